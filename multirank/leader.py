@@ -1,0 +1,179 @@
+"""The leader of one world: forks its ranks, reports how they end, and leaves nothing running.
+
+It is forked from the zygote and talks to the parent over one connection. When the parent asks for
+the end, or is gone, it kills every rank and everything that they left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import pickle
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from . import rank as rank_process
+from .source import Source
+from .wire import receive_frame, send_frame
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+@dataclass(frozen=True)
+class WorldSetup:
+    """What a leader is told about its world (see `World` for the fields)."""
+
+    world_size: int
+    groups: Mapping[str, Sequence[int]]
+    packages: Mapping[str, Mapping[str, bytes]]
+    before_ranks: Source | None
+    before_user_code: Source | None
+    import_path: Sequence[str]
+    process_group: bool
+    port: int
+
+
+def main(connection: socket.socket) -> NoReturn:
+    """Leads one world; never returns."""
+    try:
+        os.setsid()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        Leader(connection).lead()
+    except BaseException:
+        _tell(connection, fault=traceback.format_exc())
+    finally:
+        os._exit(0)
+
+
+def _tell(connection: socket.socket, **message: Any) -> None:
+    with contextlib.suppress(OSError):  # the parent is gone: seen at the next read
+        send_frame(connection, json.dumps(message).encode())
+
+
+class Leader:
+    """The leader's loop."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._pids: dict[int, int] = {}
+
+    def lead(self) -> None:
+        """Receives the world's description, forks the ranks, and serves until the end."""
+        received = receive_frame(self._connection, max_descriptors=250)
+        if received is None:
+            return
+        setup: WorldSetup = pickle.loads(received[0])
+        directory = Path(tempfile.mkdtemp(prefix="multirank-world-"))
+        try:
+            directory.chmod(0o711)
+            (directory / "rendezvous").touch()
+            if setup.before_ranks is not None:
+                setup.before_ranks.load()()
+            wakeup = _child_signal()
+            self._fork_ranks(setup, directory, received[1])
+            _tell(self._connection, pids=list(self._pids))
+            self._serve(wakeup)
+        finally:
+            self._end_everything()
+            shutil.rmtree(directory, ignore_errors=True)
+            _tell(self._connection, gone=True)
+
+    def _fork_ranks(self, setup: WorldSetup, directory: Path, descriptors: list[int]) -> None:
+        size = setup.world_size
+        by_kind = [descriptors[i * size : (i + 1) * size] for i in range(4)]
+        for rank in range(size):
+            pid = os.fork()
+            if pid == 0:
+                mine = [kind[rank] for kind in by_kind]
+                for descriptor in (*descriptors, self._connection.fileno()):
+                    if descriptor not in mine:
+                        os.close(descriptor)
+                rank_process.main(rank, setup, directory, *mine)
+            self._pids[pid] = rank
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    def _serve(self, wakeup: int) -> None:
+        waiting = selectors.DefaultSelector()
+        waiting.register(self._connection, selectors.EVENT_READ)
+        waiting.register(wakeup, selectors.EVENT_READ)
+        while True:
+            for key, _ in waiting.select():
+                if key.fd == wakeup:
+                    os.read(wakeup, 512)
+                    self._reap()
+                    continue
+                received = receive_frame(self._connection)
+                if received is None or received[0] == b"end":
+                    return
+                self._signal_ranks(received[0])
+
+    def _signal_ranks(self, request: bytes) -> None:
+        number = {
+            b"stacks": signal.SIGUSR1,
+            b"hold": signal.SIGSTOP,
+            b"release": signal.SIGCONT,
+        }[request]
+        for pid in self._pids:
+            os.kill(pid, number)
+        _tell(self._connection, done=request.decode())
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in self._pids:
+                rank = self._pids.pop(pid)
+                _tell(self._connection, exit=rank, code=os.waitstatus_to_exitcode(status))
+
+    def _end_everything(self) -> None:
+        """Kills children until there are none: as a subreaper we inherit every orphan."""
+        while children := _children():
+            for pid in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._reap()
+            time.sleep(0.001)
+
+
+def _children() -> list[int]:
+    """Processes whose parent is this one, dead ones that are not yet reaped included."""
+    me = os.getpid()
+    listing = Path(f"/proc/{me}/task/{me}/children")
+    try:
+        return [int(pid) for pid in listing.read_text().split()]
+    except OSError:
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[1]) == me:
+                found.append(int(stat.parent.name))
+        return found
+
+
+def _child_signal() -> int:
+    """A descriptor that becomes readable when a child ends."""
+    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return reading

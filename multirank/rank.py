@@ -1,0 +1,174 @@
+"""One rank: sets up its process groups, then serves calls until it is ended.
+
+The order is the contract: watched process groups and declared sub-groups first, then the hook
+`before_user_code` (which may drop privileges), and only then anything of the user's: packages,
+functions, arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import json
+import os
+import random
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
+
+from . import inside, watch
+from .memory import Arena, describe, unpack
+from .packages import serve
+from .source import Source
+from .stack import is_plumbing
+from .trace import Recorder
+from .wire import receive_frame, send_frame
+
+if TYPE_CHECKING:
+    from .leader import WorldSetup
+
+_PR_SET_PDEATHSIG = 1
+_TEXT_LIMIT = 1 << 16
+
+
+def main(
+    rank: int,
+    setup: WorldSetup,
+    directory: Path,
+    control: int,
+    log: int,
+    trace: int,
+    stacks: int,
+) -> NoReturn:
+    """Is one rank; never returns."""
+    connection = socket.socket(fileno=control)
+    try:
+        _become_a_process_of_its_own(log, stacks)
+        recorder = Recorder(trace)
+        watch.install(recorder)
+        context = _join(rank, setup, directory)
+        inside.enter(context, recorder)
+        if setup.before_user_code is not None:
+            setup.before_user_code.load()(context)
+        _die_with_leader()  # a change of user forgets it
+        serve(setup.packages)
+        sys.path[:] = [*setup.import_path, *(p for p in sys.path if p not in setup.import_path)]
+        _answer(connection, {"ready": True})
+        while (received := receive_frame(connection, max_descriptors=2)) is not None:
+            _answer(connection, _run(*received))
+    except BaseException as error:
+        _answer(connection, {"raised": _explain(error)})
+    finally:
+        os._exit(0)
+
+
+def _become_a_process_of_its_own(log: int, stacks: int) -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _die_with_leader()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(nothing)
+    os.close(log)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout, sys.stderr = (
+        os.fdopen(
+            descriptor,
+            "w",
+            encoding="utf-8",
+            errors="backslashreplace",
+            buffering=1,
+            closefd=False,
+        )
+        for descriptor in (1, 2)
+    )
+    faulthandler.enable(file=stacks)
+    faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+    random.seed()
+    np.random.seed()
+
+
+def _die_with_leader() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _join(rank: int, setup: WorldSetup, directory: Path) -> inside.RankContext:
+    """Sets the environment that torchrun sets, and makes the groups that the world declares."""
+    os.environ.update(
+        RANK=str(rank),
+        LOCAL_RANK=str(rank),
+        WORLD_SIZE=str(setup.world_size),
+        LOCAL_WORLD_SIZE=str(setup.world_size),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(setup.port),
+    )
+    rendezvous = str(directory / "rendezvous")
+    context = inside.RankContext(
+        rank=rank,
+        world_size=setup.world_size,
+        device=torch.device("cpu"),
+        group_ranks={name: sorted(ranks) for name, ranks in setup.groups.items()},
+        rendezvous=rendezvous,
+    )
+    if not setup.process_group:
+        return context
+    store = FileStore(rendezvous, setup.world_size)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=setup.world_size)
+    for name, ranks in context.group_ranks.items():
+        group = dist.new_group(ranks)
+        context.groups[name] = group if rank in ranks else None
+    return context
+
+
+def _run(payload: bytes, descriptors: list[int]) -> dict[str, Any]:
+    """Serves one call. Its descriptors: where the result's tensors go, then the arguments'."""
+    try:
+        function, args, kwargs = unpack(payload, descriptors[1] if descriptors[1:] else None)
+        if isinstance(function, Source):
+            function = function.load()
+        result = function(*args, **kwargs)
+        return {"result": describe(result, Arena(descriptors[0], writable=True))}
+    except BaseException as error:
+        return {"raised": _explain(error)}
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _answer(connection: socket.socket, message: dict[str, Any]) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # the program closed it
+            stream.flush()
+    send_frame(connection, json.dumps(message).encode())
+
+
+def _explain(error: BaseException) -> dict[str, str]:
+    """What the parent is told of an exception; its own `__str__` may misbehave."""
+    try:
+        message = str(error)
+    except BaseException:
+        message = "(its text cannot be shown)"
+    try:
+        summary = traceback.TracebackException.from_exception(error)
+        summary.stack = traceback.StackSummary.from_list(
+            [frame for frame in summary.stack if not is_plumbing(frame.filename)]
+        )
+        text = "".join(summary.format())
+    except BaseException:
+        text = ""
+    return {
+        "type": type(error).__qualname__[:200],
+        "message": message[:_TEXT_LIMIT],
+        "traceback": text[-_TEXT_LIMIT:],
+    }

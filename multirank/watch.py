@@ -1,0 +1,270 @@
+"""A process group around gloo that records every operation and is otherwise not noticed.
+
+It stands where the backend stands, so it sees what `dist.*`, functional collectives, DDP's C++
+reducer, FSDP2, DTensor and DeviceMesh do alike. It replaces the class that
+`torch.distributed.distributed_c10d` constructs for "gloo"; the real gloo is registered on it, and
+on an inner plain ProcessGroup to which every operation is passed on.
+
+This rests on parts of torch that are not public; `tests/multirank/test_watch_compatibility.py`
+names what broke when torch changes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.distributed_c10d as c10d
+from torch._C._distributed_c10d import ProcessGroupGloo, Store, Work
+
+from .memory import dtype_name
+from .trace import Recorder
+
+# What the backend calls an operation -> what torch.distributed calls it.
+_NAMES = {
+    "allreduce": "all_reduce",
+    "allreduce_coalesced": "all_reduce",
+    "broadcast": "broadcast",
+    "send": "send",
+    "recv": "recv",
+    "recv_anysource": "recv",
+    "barrier": "barrier",
+    "allgather": "all_gather",
+    "_allgather_base": "all_gather",
+    "all_gather_single": "all_gather",
+    "all_gather_single_coalesced": "all_gather",
+    "allgather_into_tensor_coalesced": "all_gather",
+    "allgather_coalesced": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "_reduce_scatter_base": "reduce_scatter",
+    "reduce_scatter_single": "reduce_scatter",
+    "reduce_scatter_single_coalesced": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all",
+    "all_to_all_single": "all_to_all",
+    "gather": "gather",
+    "scatter": "scatter",
+    "reduce": "reduce",
+}
+
+_LIBRARIES = tuple(str(Path(file).parent) + os.sep for file in (torch.__file__, __file__))
+
+_recorder: Recorder
+_ranks_of_next_group: list[int] = []
+
+
+def caller() -> tuple[str, int]:
+    """File and line of the innermost frame that is neither torch's nor ours."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_LIBRARIES) and not name.startswith("<frozen"):
+            return name, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return "", 0
+
+
+class WatchedWork(Work):
+    """A Work that records when it is waited for, seen complete, and dropped."""
+
+    def __init__(self, work: Work, number: int) -> None:
+        super().__init__()
+        self._work = work
+        self._number = number
+        self._seen_complete = False
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        if not self._seen_complete:
+            _recorder.write("wait", self._number)
+        done = self._work.wait() if not timeout else self._work.wait(timeout)
+        self._complete()
+        return done
+
+    def is_completed(self) -> bool:
+        done = self._work.is_completed()
+        if done:
+            self._complete()
+        return done
+
+    def get_future(self) -> Any:
+        future = self._work.get_future()
+        future.add_done_callback(lambda _: self._complete())
+        return future
+
+    def is_success(self) -> bool:
+        return self._work.is_success()
+
+    def exception(self) -> Any:
+        return self._work.exception()
+
+    def result(self) -> list[torch.Tensor]:
+        return self._work.result()
+
+    def synchronize(self) -> None:
+        self._work.synchronize()
+
+    def source_rank(self) -> int:
+        return self._work._source_rank()
+
+    def _source_rank(self) -> int:
+        return self._work._source_rank()
+
+    def _complete(self) -> None:
+        if not self._seen_complete:
+            self._seen_complete = True
+            _recorder.write("complete", self._number)
+
+    def __del__(self) -> None:
+        _recorder.write("drop", self._number)
+
+
+class WatchedProcessGroup(dist.ProcessGroup):
+    """What torch.distributed gets when it asks for gloo."""
+
+    Options = ProcessGroupGloo.Options
+
+    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
+        super().__init__(rank, size)  # type: ignore[call-arg]
+        self._ranks = list(_ranks_of_next_group) or list(range(size))
+        self._group_number = _recorder.new_id()
+        _recorder.write("group", self._group_number, self._ranks)
+        self._gloo = gloo = ProcessGroupGloo(store, rank, size, timeout)
+        self._inner = dist.ProcessGroup(store, rank, size)
+        for group in (self, self._inner):
+            group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
+            group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+
+    @property
+    def options(self) -> Any:
+        return self._gloo.options
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._gloo._set_sequence_number_for_group()
+
+    def getBackendName(self) -> str:
+        return "gloo"
+
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        number = self._issue("barrier", (), {})
+        _recorder.write("wait", number)
+        waiting: Any = self._inner
+        if timeout:
+            waiting.monitored_barrier(timeout, wait_all_ranks)
+        else:
+            waiting.monitored_barrier(wait_all_ranks=wait_all_ranks)
+        _recorder.write("complete", number)
+
+    def _issue(self, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> int:
+        """Records that an operation is about to start; its number."""
+        name = _NAMES[method]
+        options = kwargs.get("opts", args[-1] if args else None)
+        buffers = [list(_tensors(argument)) for argument in (*args, *kwargs.values())]
+        tensors = [tensor for buffer in buffers for tensor in buffer]
+        if name not in ("send", "recv"):
+            _refuse_strided(name, tensors)
+        peer = tag = None
+        if method in ("send", "recv"):
+            peer, tag = self._ranks[args[1]], int(args[2])
+        elif method == "recv_anysource":
+            tag = int(args[1])
+        elif name in ("broadcast", "reduce", "gather", "scatter"):
+            root = getattr(options, "rootRank", None)
+            peer = None if root is None else self._ranks[root]
+        first = tensors[0] if tensors else None
+        number = _recorder.new_id()
+        _recorder.write(
+            "issue",
+            number,
+            name,
+            self._group_number,
+            peer,
+            tag,
+            _reduce_op(options),
+            None if first is None else dtype_name(first.dtype),
+            [] if first is None else list(first.shape),
+            max(
+                (sum(t.numel() * t.element_size() for t in buffer) for buffer in buffers), default=0
+            ),
+            *caller(),
+        )
+        return number
+
+
+def _watched(method: str) -> Callable[..., Work]:
+    def operation(self: WatchedProcessGroup, *args: Any, **kwargs: Any) -> Work:
+        number = self._issue(method, args, kwargs)
+        return WatchedWork(getattr(self._inner, method)(*args, **kwargs), number)
+
+    operation.__name__ = method
+    return operation
+
+
+for _method in _NAMES:
+    if hasattr(dist.ProcessGroup, _method):
+        setattr(WatchedProcessGroup, _method, _watched(_method))
+
+
+def _tensors(argument: Any) -> Iterator[torch.Tensor]:
+    if isinstance(argument, torch.Tensor):
+        yield argument
+    elif isinstance(argument, list | tuple):
+        for item in argument:
+            yield from _tensors(item)
+
+
+def _reduce_op(options: Any) -> str | None:
+    operation = getattr(options, "reduceOp", None)
+    if operation is None:
+        return None
+    return str(getattr(operation, "op", operation)).rpartition(".")[2]
+
+
+def _refuse_strided(name: str, tensors: Sequence[torch.Tensor]) -> None:
+    """gloo's collectives take a tensor's memory from its first element on, whatever the strides:
+    wrong numbers, or a crash. NCCL refuses such tensors; so do we, for both."""
+    for tensor in tensors:
+        if tensor.layout is not torch.strided or tensor.is_contiguous():
+            continue
+        if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
+            continue
+        raise ValueError(
+            f"dist.{name} needs contiguous tensors; this one has shape {tuple(tensor.shape)} and "
+            f"strides {tensor.stride()}. Call .contiguous() first (and copy the result back, if "
+            "the operation is in place)"
+        )
+
+
+def install(recorder: Recorder) -> None:
+    """From now on every gloo group that this process makes is watched."""
+    global _recorder
+    _recorder = recorder
+    torch_names: Any = c10d
+    torch_names.ProcessGroupGloo = WatchedProcessGroup
+    make_group = torch_names._new_process_group_helper
+
+    def make_group_recorded(
+        size: int, rank: int, ranks: Sequence[int], *args: Any, **kwargs: Any
+    ) -> Any:
+        _ranks_of_next_group[:] = ranks or range(size)
+        if not c10d.is_initialized():
+            return make_group(size, rank, ranks, *args, **kwargs)
+        number, group = recorder.new_id(), recorder.new_id()
+        recorder.write("group", group, list(_ranks_of_next_group))
+        recorder.write(
+            "issue", number, "new_group", group, None, None, None, None, [], 0, *caller()
+        )
+        recorder.write("wait", number)
+        made = make_group(size, rank, ranks, *args, **kwargs)
+        recorder.write("complete", number)
+        return made
+
+    torch_names._new_process_group_helper = make_group_recorded

@@ -1,0 +1,478 @@
+"""A world: live ranks in fresh processes, which can be called again and again.
+
+`World` is the parent's side. It asks the zygote for a leader, gives each rank a control socket, a
+log pipe and a trace file, and then serves calls: sends the function down, collects the answers,
+drains the logs, keeps the deadline, and ends everybody as soon as one rank has failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import pickle
+import selectors
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any
+
+from . import connect
+from .leader import WorldSetup
+from .memory import RESULT_BYTES, AnswerError, Arena, build, pack, shared_file
+from .result import Ending, RaisedException, RankRun, Run
+from .source import PerRank, Source
+from .stack import STACK_BYTES, user_stack
+from .trace import TRACE_BYTES, Trace, TraceReader
+from .wire import FrameReader, WireError, receive_frame, send_frame
+
+MAX_WORLD_SIZE = 64
+_ANSWER_LIMIT = 1 << 24
+_LOG_HEAD, _LOG_TAIL, _LOG_LIMIT = 48 << 10, 16 << 10, 64 << 20
+_GRACE = 0.3  # seconds that peers get to finish, or to fail by themselves, once one has failed
+_START_TIMEOUT = 60.0
+# How gloo says that a peer is gone.
+_LOST = (
+    ("RuntimeError", "DistBackendError", "DistNetworkError"),
+    ("Connection closed by peer", "Connection reset", "Broken pipe", "Socket closed"),
+)
+
+
+class World:
+    """Ranks that can be called.
+
+    Args:
+        world_size: number of ranks.
+        groups: sub-groups, by name, as lists of global ranks; they exist before any user code is
+            imported, and a rank finds them in `multirank.context().groups`.
+        packages: packages served from memory, as `{name: {file name: bytes}}`.
+        before_ranks: called in the leader before it forks the ranks.
+        before_user_code: called in every rank, with its `RankContext`, when its groups exist and
+            before anything of the user's is imported.
+        import_path: the ranks' `sys.path` entries before the installed packages'; None: ours.
+        process_group: False leaves it to the program to initialise torch.distributed.
+
+    Raises:
+        ValueError: bad arguments.
+        connect.StartError: the ranks could not be started.
+    """
+
+    def __init__(
+        self,
+        world_size: int,
+        *,
+        groups: Mapping[str, Sequence[int]] | None = None,
+        packages: Mapping[str, Mapping[str, bytes]] | None = None,
+        before_ranks: Source | None = None,
+        before_user_code: Source | None = None,
+        import_path: Sequence[str] | None = None,
+        process_group: bool = True,
+    ) -> None:
+        groups = groups or {}
+        _check_world(world_size, groups)
+        self.world_size = world_size
+        self.alive = False
+        setup = WorldSetup(
+            world_size=world_size,
+            groups={name: list(ranks) for name, ranks in groups.items()},
+            packages=packages or {},
+            before_ranks=before_ranks,
+            before_user_code=before_user_code,
+            import_path=_own_import_path() if import_path is None else list(import_path),
+            process_group=process_group,
+            port=0 if process_group else _free_port(),
+        )
+        self._leader = connect.leader()
+        self._links: list[_Link] = []
+        try:
+            self._start(setup)
+        except BaseException:
+            self.close()
+            raise
+
+    def call(
+        self,
+        function: Callable[..., Any] | Source,
+        *args: Any,
+        timeout: float = 60.0,
+        check: bool = True,
+        **kwargs: Any,
+    ) -> Run:
+        """Calls `function(*args, **kwargs)` on every rank and waits for all of them.
+
+        A function is sent with its own module's functions by value, everything else that it uses
+        by reference; arguments are pickled, and plain tensors in them arrive as contiguous copies.
+        After a call that did not finish on every rank the world is closed.
+
+        Args:
+            timeout: seconds after which every rank is ended.
+            check: raise when a rank fails.
+
+        Raises:
+            RanksFailed: `check` is true and some rank did not finish.
+            RuntimeError: the world is closed.
+            ValueError: a `per_rank` argument does not have one item for each rank.
+        """
+        if not self.alive:
+            raise RuntimeError(
+                "this world is closed: an earlier call failed, or close() was called"
+            )
+        for link in self._links:
+            link.begin()
+        run = Run(self.world_size, [link.run for link in self._links], timeout=timeout)
+        messages = [
+            pack((function, *_for_rank(rank, args, kwargs)), _module_of(function))
+            for rank in range(self.world_size)
+        ]
+        started = time.monotonic()
+        for link, (payload, tensors) in zip(self._links, messages, strict=True):
+            link.send(payload, tensors)
+        self._wait(started + timeout, run.trace)
+        run.seconds = time.monotonic() - started
+        if not run.ok:
+            self.close()
+        for link in self._links:
+            link.finish(run.trace)
+        return run.check() if check else run
+
+    def hold(self) -> None:
+        """Stops every rank (SIGSTOP) until `release`, so that another world has the machine."""
+        self._ask(b"hold")
+
+    def release(self) -> None:
+        """Lets the ranks go on."""
+        self._ask(b"release")
+
+    def close(self) -> None:
+        """Ends every rank and whatever the ranks started. Harmless when closed already."""
+        self.alive = False
+        if self._leader.fileno() >= 0:
+            with contextlib.suppress(OSError, WireError):
+                send_frame(self._leader, b"end")
+                while self._hear_leader() is not None:
+                    pass
+            self._leader.close()
+        for link in self._links:
+            link.close()
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ starting
+
+    def _start(self, setup: WorldSetup) -> None:
+        self._links = [_Link(rank, self.world_size) for rank in range(self.world_size)]
+        theirs = [d for i in range(4) for d in (link.theirs[i] for link in self._links)]
+        try:
+            send_frame(self._leader, pickle.dumps(setup), theirs)
+        finally:
+            for link in self._links:
+                link.give_away()
+        trace = Trace()
+        self._wait(time.monotonic() + _START_TIMEOUT, trace)
+        for link in self._links:
+            if link.run.ending is not Ending.FINISHED:
+                reason = Run(self.world_size, [li.run for li in self._links], trace).story
+                raise connect.StartError(
+                    "the ranks could not be started: " + "\n".join([reason, connect.complaint()])
+                )
+        self.alive = True
+
+    # ------------------------------------------------------------ waiting
+
+    def _wait(self, deadline: float, trace: Trace) -> None:
+        """Returns when every rank's call has ended, one way or another."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._leader, selectors.EVENT_READ, self._hear_leader)
+            for link in self._links:
+                for descriptor, handler in link.handlers():
+                    selector.register(descriptor, selectors.EVENT_READ, handler)
+            first_failure: float | None = None
+            while any(link.run.ending is None for link in self._links):
+                limit = deadline if first_failure is None else min(deadline, first_failure + _GRACE)
+                for key, _ in selector.select(max(0.0, limit - time.monotonic())):
+                    if key.data() is None:
+                        selector.unregister(key.fileobj)
+                if first_failure is None and any(link.failed for link in self._links):
+                    first_failure = time.monotonic()
+                if time.monotonic() >= limit:
+                    self._give_up(Ending.TIMED_OUT if first_failure is None else Ending.STOPPED)
+            for link in self._links:
+                link.drain()
+                link.read_trace(trace)
+            if any(link.run.ending is Ending.DIED for link in self._links):
+                for link in self._links:
+                    link.forgive_lost_connection()
+
+    def _give_up(self, ending: Ending) -> None:
+        """The rest will not finish; at a deadline each first writes down its stacks."""
+        if ending is Ending.TIMED_OUT:
+            with contextlib.suppress(OSError, WireError):
+                self._ask(b"stacks")
+            time.sleep(0.05)
+        for link in self._links:
+            if link.run.ending is None:
+                link.run.ending = ending
+
+    def _ask(self, request: bytes) -> None:
+        send_frame(self._leader, request)
+        while (message := self._hear_leader()) is not None:
+            if message.get("done") == request.decode():
+                return
+        raise connect.StartError("the leader of this world is gone")
+
+    def _hear_leader(self) -> dict[str, Any] | None:
+        """Takes one message of the leader's; None when it is gone, and all ranks with it."""
+        received = receive_frame(self._leader)
+        if received is None:
+            for link in self._links:
+                link.exited(None)
+            return None
+        message: dict[str, Any] = json.loads(received[0])
+        if "fault" in message:
+            raise connect.StartError(f"the leader of this world failed:\n{message['fault']}")
+        if "exit" in message:
+            self._links[message["exit"]].exited(message["code"])
+        return None if "gone" in message else message
+
+
+class _Link:
+    """The parent's ends of what connects it with one rank."""
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self.run = RankRun(rank)
+        self._control, rank_control = socket.socketpair()
+        self._control.setblocking(False)
+        self._reader = FrameReader(self._control, _ANSWER_LIMIT)
+        self._log, rank_log = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._log, False)
+        self._log_bytes = _Log()
+        trace = shared_file(TRACE_BYTES, "multirank-trace")
+        self._trace = TraceReader(rank, world_size, trace)
+        stacks = shared_file(STACK_BYTES, "multirank-stacks")
+        self._stacks = mmap.mmap(stacks, STACK_BYTES, prot=mmap.PROT_READ)
+        self._output: Arena | None = None
+        self._owned: list[socket.socket] = [rank_control]
+        self.theirs = (rank_control.fileno(), rank_log, trace, stacks)
+
+    @property
+    def failed(self) -> bool:
+        return self.run.ending not in (None, Ending.FINISHED)
+
+    def give_away(self) -> None:
+        """Closes the rank's ends here, once the leader has them."""
+        self._owned.pop().close()
+        for descriptor in self.theirs[1:]:
+            os.close(descriptor)
+
+    def begin(self) -> None:
+        """Makes ready for a new call."""
+        self.run = RankRun(self.run.rank)
+        self._trace.skip()
+        self._log_bytes = _Log()
+
+    def send(self, payload: bytes, tensors: int | None) -> None:
+        """Sends a call; `tensors`, the arguments' file, is closed here."""
+        output = shared_file(RESULT_BYTES, "multirank-output")
+        self._output = Arena(output, writable=False)
+        descriptors = [output] if tensors is None else [output, tensors]
+        self._control.setblocking(True)
+        try:
+            send_frame(self._control, payload, descriptors)
+        except OSError:
+            pass  # it has died; the leader reports how
+        finally:
+            self._control.setblocking(False)
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def handlers(self) -> list[tuple[Any, Callable[[], Any]]]:
+        """What to watch, and what to do when it is readable (None: watch it no more)."""
+        if self._reader.closed:
+            return []
+        return [(self._control, self.hear), (self._log, self.drain)]
+
+    def hear(self) -> bool | None:
+        """Takes what the rank says."""
+        try:
+            for frame in self._reader.frames():
+                if self.run.ending is None:
+                    self._take(json.loads(frame))
+        except (WireError, AnswerError, ValueError, TypeError, RecursionError) as error:
+            self._fail(f"sent something that is no answer ({error})")
+            return None
+        return None if self._reader.closed else True
+
+    def drain(self) -> bool | None:
+        """Takes what the rank printed."""
+        while True:
+            try:
+                part = os.read(self._log, 1 << 16)
+            except BlockingIOError:
+                break
+            if not part:
+                return None
+            self._log_bytes.add(part)
+        if self._log_bytes.total > _LOG_LIMIT:
+            self._fail(f"was ended: it printed more than {_LOG_LIMIT >> 20} MiB")
+        return True
+
+    def read_trace(self, trace: Trace) -> None:
+        """Adds to `trace` what the rank has recorded since the last time."""
+        self._trace.read_into(trace)
+
+    def exited(self, code: int | None) -> None:
+        """The rank's process has ended; what it said before still counts."""
+        self.hear()
+        if self.run.ending is None:
+            self.run.ending = Ending.DIED
+            self.run.exit_code = code
+            if code is None:
+                self.run.note = "was lost, with the process that led it"
+
+    def forgive_lost_connection(self) -> None:
+        """A peer died: what gloo then raised in this rank is no failure of its own."""
+        error = self.run.exception
+        if error and error.type in _LOST[0] and any(sign in error.message for sign in _LOST[1]):
+            self.run.ending = Ending.STOPPED
+
+    def finish(self, trace: Trace) -> None:
+        """Completes the run's record once the call is over."""
+        self.read_trace(trace)
+        self.run.log = self._log_bytes.text()
+        if self.run.ending in (Ending.DIED, Ending.TIMED_OUT):
+            self.run.stack = user_stack(self._stacks[:].rstrip(b"\0").decode("utf-8", "replace"))
+        self._output = None
+
+    def close(self) -> None:
+        """Closes the parent's ends; the log is read to its end first."""
+        if self._control.fileno() >= 0:
+            self.drain()
+            self._control.close()
+            os.close(self._log)
+
+    def _take(self, answer: Any) -> None:
+        match answer:
+            case {"ready": True} if self._output is None:
+                self.run.ending = Ending.FINISHED
+            case {"result": tree} if self._output is not None:
+                self.run.result = build(tree, self._output)
+                self.run.ending = Ending.FINISHED
+            case {"raised": {"type": str(kind), "message": str(text), "traceback": str(lines)}}:
+                self.run.exception = RaisedException(kind, text, lines)
+                self.run.ending = Ending.RAISED
+            case _:
+                raise AnswerError("unknown message")
+
+    def _fail(self, note: str) -> None:
+        if self.run.ending is None:
+            self.run.ending, self.run.note = Ending.DIED, note
+
+
+class _Log:
+    """The first and the last part of what a rank printed."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._head = bytearray()
+        self._tail = bytearray()
+
+    def add(self, part: bytes) -> None:
+        self.total += len(part)
+        room = _LOG_HEAD - len(self._head)
+        self._head += part[:room]
+        self._tail += part[room:] if room > 0 else part
+        del self._tail[:-_LOG_TAIL]
+
+    def text(self) -> str:
+        cut = self.total - len(self._head) - len(self._tail)
+        gap = f"\n[... {cut} bytes left out ...]\n".encode() if cut else b""
+        return bytes(self._head + gap + self._tail).decode("utf-8", "replace")
+
+
+def run(
+    function: Callable[..., Any] | Source,
+    world_size: int,
+    *args: Any,
+    groups: Mapping[str, Sequence[int]] | None = None,
+    timeout: float = 60.0,
+    check: bool = True,
+    process_group: bool = True,
+    **kwargs: Any,
+) -> Run:
+    """Calls `function(*args, **kwargs)` on `world_size` fresh ranks; see `World` and `World.call`.
+
+    Example:
+        def hello():
+            x = torch.ones(2) * dist.get_rank()
+            dist.all_reduce(x)
+            return x
+
+        multirank.run(hello, 4).results
+    """
+    with World(world_size, groups=groups, process_group=process_group) as world:
+        return world.call(function, *args, timeout=timeout, check=check, **kwargs)
+
+
+def _check_world(world_size: int, groups: Mapping[str, Sequence[int]]) -> None:
+    if not 1 <= world_size <= MAX_WORLD_SIZE:
+        raise ValueError(f"world_size is {world_size}; it must be from 1 to {MAX_WORLD_SIZE}")
+    for name, ranks in groups.items():
+        if not ranks or len(set(ranks)) < len(ranks) or not set(ranks) <= set(range(world_size)):
+            raise ValueError(
+                f"group {name!r} is {list(ranks)}; it must hold different ranks from 0 to "
+                f"{world_size - 1}"
+            )
+
+
+def _for_rank(
+    rank: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (
+        tuple(_own(rank, value) for value in args),
+        {name: _own(rank, value) for name, value in kwargs.items()},
+    )
+
+
+def _own(rank: int, value: Any) -> Any:
+    return value.items[rank] if isinstance(value, PerRank) else value
+
+
+def _module_of(function: Callable[..., Any] | Source) -> ModuleType | None:
+    """The module that travels with a function, by value.
+
+    Importing the caller's module in every rank would run it there again (a test module imports
+    pytest, 0.1 s in every rank), and it need not be importable at all. An installed package's
+    function is imported; what `__main__` defines travels by value in any case.
+    """
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    file = getattr(module, "__file__", None)
+    if (
+        isinstance(function, Source)
+        or file is None
+        or {"site-packages", "dist-packages"} & {*Path(file).parts}
+    ):
+        return None
+    return None if module is None or module.__name__ == "__main__" else module
+
+
+def _own_import_path() -> list[str]:
+    return [str(Path(path or ".").resolve()) for path in sys.path]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

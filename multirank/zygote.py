@@ -1,0 +1,99 @@
+"""The zygote: a process that has imported everything ranks need, and forks a leader per world.
+
+It is exec'd once, isolated, with a clean environment and nothing secret in it. Whoever wants a
+world connects to its socket; the zygote forks a leader that owns the connection, so what is sent
+over it never passes through the zygote's memory. It makes no CUDA call, runs no backward and no
+parallel operation, and so can be forked safely. It ends when the process that started it does.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import warnings
+
+# With torch alone, the first optimizer step would cost every rank 1.2 s, and after a drop of
+# privileges a late import can fail.
+PRELOADED = (
+    "torch",
+    "torch.distributed",
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor",
+    "torch.distributed.tensor.parallel",
+    "torch.distributed.pipelining",
+    "torch.distributed.device_mesh",
+    "torch.distributed.nn.functional",
+    "torch.distributed._functional_collectives",
+    "torch.distributed.checkpoint",
+    "torch.utils.checkpoint",
+    "torch.testing",
+    "numpy",
+    "numpy.random",
+    "numpy.linalg",
+    "cloudpickle",
+    "cProfile",
+    "concurrent.futures",
+    "dataclasses",
+    "faulthandler",
+    "fractions",
+    "importlib.util",
+    "inspect",
+    "json",
+    "linecache",
+    "queue",
+    "random",
+    "statistics",
+    "timeit",
+    "traceback",
+    "typing",
+    "unittest",
+)
+
+
+def serve(listener: socket.socket) -> None:
+    """Forks a leader for every connection until standard input is closed."""
+    from . import leader
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    waiting = selectors.DefaultSelector()
+    waiting.register(listener, selectors.EVENT_READ)
+    waiting.register(0, selectors.EVENT_READ)
+    while True:
+        for key, _ in waiting.select():
+            if key.fd == 0:
+                os._exit(0)
+            connection, _ = listener.accept()
+            if _peer_uid(connection) == os.getuid() and os.fork() == 0:
+                waiting.close()
+                listener.close()
+                leader.main(connection)
+            connection.close()
+
+
+def _peer_uid(connection: socket.socket) -> int:
+    if not hasattr(socket, "SO_PEERCRED"):
+        return os.getuid()  # the socket lies in a directory that only our user may enter
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int(struct.unpack("3i", credentials)[1])
+
+
+def main() -> None:
+    """Runs as `python -I -S -c ... DESCRIPTOR`, the listening socket being that descriptor."""
+    warnings.filterwarnings("ignore")
+    for name in PRELOADED:
+        importlib.import_module(name)
+    warnings.resetwarnings()
+    import torch
+
+    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
+    serve(socket.socket(fileno=int(sys.argv[1])))
