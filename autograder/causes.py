@@ -91,9 +91,7 @@ def likely_causes(
     for actual, expected in zip(actual_by_rank, expected_by_rank, strict=True):
         if actual is not None and expected is not None and actual.shape != expected.shape:
             return []
-    evidence = Evidence(
-        _flat(actual_by_rank), _flat(expected_by_rank), _flat(inputs_by_rank), fill
-    )
+    evidence = Evidence(_flat(actual_by_rank), _flat(expected_by_rank), _flat(inputs_by_rank), fill)
     wrong = sum(np.count_nonzero(_wrong(a, e)) for _, a, e in evidence.pairs())
     if wrong < _FEWEST or evidence.world_size < 2:
         return []
@@ -132,7 +130,9 @@ def _one_ranks_input(evidence: Evidence) -> Found | None:
     holders = [
         k
         for k in range(evidence.world_size)
-        if all(_same(actual, evidence.contribution(k, rank, actual.size)) for rank, actual, _ in wrong)
+        if all(
+            _same(actual, evidence.contribution(k, rank, actual.size)) for rank, actual, _ in wrong
+        )
     ]
     if len(holders) != 1 or [rank for rank, _, _ in wrong] == holders:
         return None  # of no rank, of several alike, or of its own, which is the cause above
@@ -158,11 +158,35 @@ def _times(evidence: Evidence, factor: float) -> bool:
 
 
 def _sum_for_mean(evidence: Evidence) -> Found | None:
-    return {"W": evidence.world_size} if _times(evidence, evidence.world_size) else None
+    world_size = evidence.world_size
+    if not _times(evidence, world_size) or _asked_for_sum_times(evidence, 1.0):
+        return None
+    return {"W": world_size}
 
 
 def _mean_for_sum(evidence: Evidence) -> Found | None:
-    return {"W": evidence.world_size} if _times(evidence, 1 / evidence.world_size) else None
+    world_size = evidence.world_size
+    if not _times(evidence, 1 / world_size) or _asked_for_sum_times(evidence, 1 / world_size):
+        return None
+    return {"W": world_size}
+
+
+def _terms(evidence: Evidence, rank: int, size: int) -> Values | None:
+    """[W, size]: what each rank put in for the output of `rank`, where that is known of all."""
+    terms = [evidence.contribution(k, rank, size) for k in range(evidence.world_size)]
+    known = [term for term in terms if term is not None]
+    return np.array(known, np.float64) if len(known) == len(terms) else None
+
+
+def _asked_for_sum_times(evidence: Evidence, factor: float) -> bool:
+    """Whether the expected values are known to be the sum of the inputs, times `factor`."""
+    for rank, _, expected in evidence.pairs():
+        terms = _terms(evidence, rank, expected.size)
+        if terms is None:
+            return False
+        if not np.all(_close(factor * terms.sum(axis=0), expected, np.abs(terms).sum(axis=0))):
+            return False
+    return True
 
 
 def _missing(evidence: Evidence) -> list[tuple[int, npt.NDArray[np.bool_]]] | None:
@@ -170,22 +194,16 @@ def _missing(evidence: Evidence) -> list[tuple[int, npt.NDArray[np.bool_]]] | No
 
     None unless the expected values are the sums of the inputs, on every rank that is compared.
     """
+    if not _asked_for_sum_times(evidence, 1.0):
+        return None
     missing = []
-    for rank, actual, expected in evidence.pairs():
-        terms = [
-            evidence.contribution(k, rank, expected.size) for k in range(evidence.world_size)
-        ]
-        if any(term is None for term in terms):
-            return None
-        given = np.array(terms, np.float64)
-        scale = np.abs(given).sum(axis=0)
-        if not np.all(_close(given.sum(axis=0), expected, scale)):
-            return None
+    for rank, actual, expected in evidence.wrong_pairs():
+        terms = _terms(evidence, rank, expected.size)
+        assert terms is not None
         wrong = _wrong(actual, expected)
-        if np.any(wrong):
-            # A contribution of zero is missed by nobody, so it cannot be the one.
-            fits = _close(actual[wrong], expected[wrong] - given[:, wrong], scale[wrong])
-            missing.append((rank, fits & (given[:, wrong] != 0)))
+        terms = terms[:, wrong]
+        fits = _close(actual[wrong], expected[wrong] - terms, np.abs(terms).sum(axis=0))
+        missing.append((rank, fits & (terms != 0)))  # nobody misses a zero
     return missing
 
 
@@ -200,15 +218,15 @@ def _one_missing(evidence: Evidence) -> Found | None:
     missing = _missing(evidence)
     if missing is None:
         return None
-    lacking = [
-        k for k in range(evidence.world_size) if all(np.all(fits[k]) for _, fits in missing)
-    ]
+    lacking = [k for k in range(evidence.world_size) if all(np.all(fits[k]) for _, fits in missing)]
     return {"k": lacking[0]} if len(lacking) == 1 else None
 
 
 def _different_ones_missing(evidence: Evidence) -> Found | None:
     missing = _missing(evidence)
-    if missing is None or _one_missing(evidence) or _own_missing(evidence):
+    if missing is None or evidence.world_size == 2:  # of two, one missing is the other's input
+        return None
+    if _one_missing(evidence) is not None or _own_missing(evidence) is not None:
         return None
     return {} if all(np.all(np.any(fits, axis=0)) for _, fits in missing) else None
 

@@ -110,7 +110,9 @@ def mismatch(actual: Array, expected: Array, tolerance: Tolerance | None) -> Mis
     Raises ValueError when `expected` is not finite: no submission should be judged by it.
     """
     if not np.all(np.isfinite(expected.values)):
-        raise ValueError("the expected values are not finite: a fault of the check, not of anyone's work")
+        raise ValueError(
+            "the expected values are not finite: a fault of the check, not of anyone's work"
+        )
     size = expected.values.size
     if actual.shape != expected.shape:
         detail = f"has shape {actual.shape} where {expected.shape} was asked for"
@@ -125,9 +127,7 @@ def mismatch(actual: Array, expected: Array, tolerance: Tolerance | None) -> Mis
     return None if np.all(right) else _elements("values", ~right)
 
 
-def _right(
-    actual: Array, expected: Array, tolerance: Tolerance | None
-) -> npt.NDArray[np.bool_]:
+def _right(actual: Array, expected: Array, tolerance: Tolerance | None) -> npt.NDArray[np.bool_]:
     """Which elements are as asked for."""
     if expected.dtype not in EPSILON:
         if tolerance is not None:
@@ -140,8 +140,6 @@ def _right(
         return np.asarray(np.abs(a - e) <= tolerance.limit)
 
 
-def _elements(
-    what: Literal["not finite", "values"], wrong: npt.NDArray[np.bool_]
-) -> Mismatch:
+def _elements(what: Literal["not finite", "values"], wrong: npt.NDArray[np.bool_]) -> Mismatch:
     places = np.flatnonzero(wrong)
     return Mismatch(what, int(places[0]), len(places), wrong.size)

@@ -72,7 +72,10 @@ def course_secret(private_dir: Path) -> Secret:
     path = private_dir / SECRET_NAME
     try:
         private_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _must_be_private(os.lstat(private_dir), private_dir, "700")
+        directory = os.lstat(private_dir)
+        if not stat.S_ISDIR(directory.st_mode):
+            raise SecretError(f"{private_dir} is not a directory but a link. Name its target.")
+        _must_be_private(directory, private_dir, "700")
         if not os.path.lexists(path):
             _make_secret(path)
         return Secret(_read_secret(path))
@@ -83,7 +86,7 @@ def course_secret(private_dir: Path) -> Secret:
 
 
 def _make_secret(path: Path) -> None:
-    """Writes a new secret, complete or not at all; of two graders at once, the first one's stays."""
+    """Writes a new secret, whole or not at all; of two graders at once, the first one's stays."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -102,7 +105,9 @@ def _read_secret(path: Path) -> bytes:
     with os.fdopen(fd, "rb") as file:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise SecretError(f"The secret {path} is not a regular file. Remove it to make a new one.")
+            raise SecretError(
+                f"The secret {path} is not a regular file. Remove it to make a new one."
+            )
         _must_be_private(status, path, "600")
         value = file.read(SECRET_BYTES + 1)
     if len(value) != SECRET_BYTES:
@@ -115,7 +120,9 @@ def _read_secret(path: Path) -> bytes:
 
 def _must_be_private(status: os.stat_result, path: Path, mode: str) -> None:
     if status.st_uid != os.geteuid():
-        raise SecretError(f"{path} belongs to another user. Keep the secret in a place of your own.")
+        raise SecretError(
+            f"{path} belongs to another user. Keep the secret in a place of your own."
+        )
     if status.st_mode & 0o077:
         raise SecretError(f"{path} is open to other users. Close it with: chmod {mode} {path}")
 

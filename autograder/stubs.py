@@ -68,8 +68,6 @@ def regions(source: str, path: str) -> list[Region]:
         ast.parse(source, path)
     except SyntaxError as error:
         raise StubError(path, error.lineno, f"this is not valid Python: {error.msg}.") from error
-    except ValueError as error:  # null bytes
-        raise StubError(path, None, f"this is not valid Python: {error}.") from error
     return [_region(source, path, *pair) for pair in _pairs(_markers(source, path), path)]
 
 
@@ -332,7 +330,7 @@ def _region(source: str, path: str, begin: _Marker, end: _Marker) -> Region:
     if not any(isinstance(scope, _Function) for scope in scopes):
         raise StubError(path, begin.line, "a region must stand inside a function or method.")
     for line in (begin.line, end.line):
-        if _indent(lines[line - 1]) != _indent(lines[_first_line(inside[0]) - 1]):
+        if _indent(lines[line - 1]) != _indent(lines[inside[0].lineno - 1]):
             why = "a marker must have the indentation of the code that its region holds"
             raise StubError(path, line, f"{why}.")
     scope = scopes[-1]
@@ -369,7 +367,7 @@ def _statements_between(
                 item
                 for item in block
                 if isinstance(item, ast.stmt)
-                and begin < _first_line(item)
+                and begin < item.lineno
                 and (item.end_lineno or item.lineno) < end
             ]
             if inside:
@@ -379,12 +377,6 @@ def _statements_between(
         if found is not None:
             return found
     return None
-
-
-def _first_line(statement: ast.stmt) -> int:
-    """Where a statement begins, its decorators included."""
-    decorators = statement.decorator_list if isinstance(statement, _Scope) else []
-    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _indent(line: str) -> str:

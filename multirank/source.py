@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ class Source:
     def load(self) -> Callable[..., Any]:
         """Compiles the module and returns the function, with `arguments` bound."""
         module = types.ModuleType(self.filename)
+        sys.modules[self.filename] = module  # dataclasses look their module up there
         module.__file__ = self.filename
         show_source(self.filename, self.text)
         exec(compile(self.text, self.filename, "exec"), module.__dict__)

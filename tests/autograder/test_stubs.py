@@ -346,6 +346,8 @@ NEAR = [
     "# --- BEGIN SOLUTION ---",
     "# BEGIN SOLUTION of the ring",
     "# here: begin solution",
+    "# here we begin -- solution of the ring",
+    "# of the ring the solution -- end it here",
     "# B E G I N  S O L U T I O N",
     "# BEGIN SOULTION",
     "# BEGIN SOLUTON",
@@ -383,6 +385,8 @@ def test_a_near_miss_is_an_error_in_a_file_without_problems_too(manifest: Manife
         "# Append it; resolution in ns.",
         "# Begin with rank 0.",
         "# The end of the ring.",
+        "# We append solutions to the list.",
+        "# The same resolution, begin with it.",
         "# solution",
         "#",
         "#!",
@@ -595,6 +599,19 @@ BAD: dict[str, tuple[str, int, str]] = {
         3,
         "cuts a statement in two",
     ),
+    "a region without the decorator of its function": (
+        """
+        def all_reduce(x):
+            @staticmethod
+            # BEGIN SOLUTION
+            def step():
+                return x
+            # END SOLUTION
+            return step()
+        """,
+        3,
+        "cuts a statement in two",
+    ),
     "a region over two functions": (
         """
         def all_reduce(x):
@@ -719,6 +736,11 @@ def test_a_file_without_problems_has_no_header(manifest: Manifest) -> None:
     assert header("given", manifest) == ""
     assert with_header("X = 1\n", "given", manifest) == "X = 1\n"
     assert with_header(f"{HEADER}\n#   1.1  a  1 point\nX = 1\n", "given", manifest) == "X = 1\n"
+
+
+def test_a_comment_that_is_like_a_header_is_no_header(manifest: Manifest) -> None:
+    source = "# Problems in this file are hard.\n#   1.7 most of all\n"
+    assert with_header(source, "given", manifest) == source
 
 
 def test_a_header_below_the_first_line_is_an_error(manifest: Manifest) -> None:

@@ -1,0 +1,188 @@
+"""Cases for collectives.py: each calls one function as its inputs say and returns what came out.
+
+Every case returns "result" (what the function was asked for), "input" (what it was only to read,
+as it is afterwards) and "around" (memory between the elements of a strided tensor), where it has
+them. In a sub-group `group=` is given; otherwise it is left out.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import multirank
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+AROUND = 99  # what lies between the elements of a strided tensor
+
+
+def lay_out(values: Tensor, layout: str) -> Tensor:
+    """The same values in another memory layout: "plain", "strided", "transposed", "expanded"."""
+    if layout == "strided":
+        room = torch.full((*values.shape[:-1], 2 * values.shape[-1]), AROUND, dtype=values.dtype)
+        room[..., ::2] = values
+        return room[..., ::2]
+    if layout == "transposed":
+        return values.transpose(0, -1).contiguous().transpose(0, -1)
+    if layout == "expanded":
+        return values[:1].clone().expand_as(values)
+    return values.clone()
+
+
+def around(tensor: Tensor) -> Tensor:
+    """Everything in the tensor's storage, if it is strided; else nothing."""
+    if tensor.is_contiguous() or 2 * tensor.numel() != tensor.untyped_storage().nbytes() // (
+        tensor.element_size()
+    ):
+        return torch.empty(0)
+    room = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+    return room[1::2].clone()
+
+
+def keywords(here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that most of the functions share."""
+    given: dict[str, Any] = {}
+    if "op" in inputs:
+        given["op"] = getattr(dist.ReduceOp, inputs["op"])
+    if here.group is not None:
+        given["group"] = here.group
+    return given
+
+
+def broadcast(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    tensor = lay_out(inputs["tensor"], inputs["layout"])
+    impl.collectives.broadcast(tensor, inputs["root"], **keywords(here, inputs))
+    return {"result": tensor, "around": around(tensor)}
+
+
+def scatter(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    tensor = lay_out(torch.full_like(inputs["like"], AROUND), inputs["layout"])
+    pieces = [lay_out(piece, inputs["layout"]) for piece in inputs["pieces"]]
+    impl.collectives.scatter(
+        tensor, pieces or None, src=inputs["root"], **keywords(here, inputs)
+    )
+    return {"result": tensor, "input": pieces, "around": around(tensor)}
+
+
+def gather(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    tensor = lay_out(inputs["tensor"], inputs["layout"])
+    pieces = None
+    if here.rank == inputs["root"]:
+        fresh = torch.full_like(tensor, AROUND, memory_format=torch.contiguous_format)
+        pieces = [lay_out(fresh, inputs["layout"]) for _ in here.members]
+    impl.collectives.gather(tensor, pieces, dst=inputs["root"], **keywords(here, inputs))
+    return {"result": pieces or [], "input": tensor, "around": around((pieces or [tensor])[0])}
+
+
+def reduce(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    tensor = lay_out(inputs["tensor"], inputs["layout"])
+    impl.collectives.reduce(tensor, inputs["root"], **keywords(here, inputs))
+    return {"result": tensor, "around": around(tensor)}
+
+
+def all_reduce(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    tensor = lay_out(inputs["tensor"], inputs["layout"])
+    impl.collectives.all_reduce(tensor, **keywords(here, inputs))
+    return {"result": tensor, "around": around(tensor)}
+
+
+def into_output(function: str, impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """all_gather and reduce_scatter: an output beside the input."""
+    tensor = lay_out(inputs["tensor"], inputs["layout"])
+    fresh = torch.full(inputs["output_shape"], AROUND, dtype=tensor.dtype)
+    output = lay_out(fresh, "plain" if inputs["layout"] == "expanded" else inputs["layout"])
+    getattr(impl.collectives, function)(output, tensor, **keywords(here, inputs))
+    return {"result": output, "input": tensor, "around": around(output)}
+
+
+def all_gather(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    return into_output("all_gather", impl, here, inputs)
+
+
+def reduce_scatter(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    return into_output("reduce_scatter", impl, here, inputs)
+
+
+def all_to_all(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    tensor = lay_out(inputs["tensor"], inputs["layout"])
+    fresh = torch.full(inputs["output_shape"], AROUND, dtype=tensor.dtype)
+    output = lay_out(fresh, inputs["layout"])
+    splits = [inputs["output_splits"], inputs["input_splits"]] if inputs["output_splits"] else []
+    impl.collectives.all_to_all(output, tensor, *splits, **keywords(here, inputs))
+    return {"result": output, "input": tensor, "around": around(output)}
+
+
+def barrier(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """One barrier for each member, who comes late to it; when each was entered and left."""
+    entered, left = [], []
+    for late in here.members:
+        if here.rank == late:
+            time.sleep(inputs["late_by"])
+        entered.append(time.monotonic())
+        impl.collectives.barrier(**keywords(here, inputs))
+        left.append(time.monotonic())
+    return {"entered": entered, "left": left}
+
+
+def refusals(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """A good call, then bad ones, each wrong on every rank; what the good one gave and each raised.
+
+    inputs: "good", the name of a case, with its inputs as "inputs"; "calls", a list of [function,
+    arguments by name], where {"zeros": shape, "dtype": name} stands for a tensor, "op.NAME" for a
+    ReduceOp.
+    """
+    good = globals()[inputs["good"]](impl, here, inputs["inputs"])
+    raised = []
+    multirank.mark("refusals")
+    for function, arguments in inputs["calls"]:
+        given = {name: build(value) for name, value in arguments.items()}
+        try:
+            getattr(impl.collectives, function)(**given)
+            raised.append("nothing")
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            raised.append("ValueError" if isinstance(error, ValueError) else type(error).__name__)
+    return good | {"raised": raised}
+
+
+def build(value: Any) -> Any:
+    if isinstance(value, dict):
+        tensor = torch.zeros(value["zeros"], dtype=getattr(torch, value.get("dtype", "float32")))
+        return tensor.expand(value["expand"]) if "expand" in value else tensor
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [build(item) for item in value]
+    if isinstance(value, str) and value.startswith("op."):
+        return getattr(dist.ReduceOp, value[3:])
+    return value
+
+
+def large(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """One call on tensors too large to send: element i of rank r is (a i + b r) mod m.
+
+    inputs: "function", "elements" (of the calling rank's input), "output_elements" (None: in
+    place), "a", "b", "modulus". The result stays in the rank, for `samples`; its size comes back.
+    """
+    if "starts" in inputs:
+        return samples(inputs)
+    period = torch.arange(inputs["modulus"], dtype=torch.int64)
+    period = period.mul(inputs["a"]).add(inputs["b"] * here.rank).remainder(inputs["modulus"])
+    elements = inputs["elements"]
+    repeats = -(-elements // inputs["modulus"])
+    tensor = result = period.to(torch.float32).repeat(repeats)[:elements].clone()
+    function = getattr(impl.collectives, inputs["function"])
+    if inputs["output_elements"] is None:
+        function(tensor)
+    else:
+        result = torch.empty(inputs["output_elements"], dtype=torch.float32)
+        function(result, tensor)
+    multirank.context().state["result"] = result
+    return {"elements": result.numel(), "dtype": str(result.dtype)}
+
+
+def samples(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Pieces of the result of the call before, from places that were not known then."""
+    result = multirank.context().state["result"].flatten()
+    return {"pieces": [result[start : start + inputs["length"]] for start in inputs["starts"]]}

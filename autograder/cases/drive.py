@@ -1,0 +1,59 @@
+"""Runs one case on one rank: the only code of the grader's that shares a process with a submission.
+
+It is sent as source, together with the case's, so nothing of the grader comes with it. The
+implementation, whoever wrote it, is always the package `assignment`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import multirank
+import torch
+import torch.distributed as dist
+
+
+class Implementation:
+    """The package `assignment`; a module is imported when it is first asked for."""
+
+    def __getattr__(self, module: str) -> Any:
+        return importlib.import_module(f"assignment.{module}")
+
+
+@dataclass(frozen=True)
+class Here:
+    """Where a case runs.
+
+    rank, world_size: of the default group. device: where tensors belong.
+    group: the sub-group that the case is for; None: the default group.
+    members: the global ranks of that group, in its order. place: the calling rank's index in it.
+    """
+
+    rank: int
+    world_size: int
+    device: torch.device
+    group: dist.ProcessGroup | None
+    members: list[int]
+    place: int
+
+
+def drive(
+    case_text: str, case_file: str, case: str, inputs: dict[str, Any] | None, group: str | None
+) -> Any:
+    """Calls `case(implementation, here, inputs)`; a rank that is not of the group returns {}."""
+    context = multirank.context()
+    if inputs is None:
+        return {}
+    members = context.group_ranks[group] if group else list(range(context.world_size))
+    here = Here(
+        context.rank,
+        context.world_size,
+        context.device,
+        context.groups[group] if group else None,
+        members,
+        members.index(context.rank),
+    )
+    function = multirank.Source(case_text, case, case_file).load()
+    return function(Implementation(), here, inputs)

@@ -1,0 +1,27 @@
+"""Imports one module of the implementation, and tells what it defines."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+
+def describe(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """For each of `inputs["names"]`: its parameters as [name, kind, has a default], or why not."""
+    module = getattr(impl, inputs["module"])
+    return {name: _parameters(getattr(module, name, None)) for name in inputs["names"]}
+
+
+def _parameters(thing: Any) -> list[list[Any]] | str:
+    if thing is None:
+        return "missing"
+    if not callable(thing):
+        return "not callable"
+    try:
+        signature = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return []
+    return [
+        [parameter.name, parameter.kind.name, parameter.default is not inspect.Parameter.empty]
+        for parameter in signature.parameters.values()
+    ]

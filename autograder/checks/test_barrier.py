@@ -1,0 +1,60 @@
+"""Checks of problem barrier."""
+
+from __future__ import annotations
+
+from autograder.failure import CheckFailed
+from autograder.judge import Answer, Case, Judge
+from autograder.problem import problem
+from autograder.scenario import ALLOWED
+
+LATE_BY = 0.04  # seconds
+
+
+@problem("barrier", share="3/5")
+def test_waits_for_the_last(judge: Judge) -> None:
+    """No rank leaves before the last has entered, whoever comes late; on 2, 3 and 4 ranks."""
+    for world_size in (2, 4, 3):
+        _require_barrier(judge, Case("collectives", "barrier", world_size, allowed=ALLOWED))
+
+
+@problem("barrier", share="1/4")
+def test_sub_group(judge: Judge) -> None:
+    """In a sub-group, and only there."""
+    case = Case("collectives", "barrier", 4, members=(0, 2, 3), allowed=ALLOWED)
+    _require_barrier(judge, case)
+
+
+@problem("barrier", share="3/20", kind="edges")
+def test_alone_and_often(judge: Judge) -> None:
+    """On one rank, and several times in a row on five."""
+    for world_size in (1, 5):
+        _require_barrier(judge, Case("collectives", "barrier", world_size, allowed=ALLOWED))
+
+
+def _require_barrier(judge: Judge, case: Case) -> None:
+    """In each round another member comes late, and nobody may leave before."""
+    members = case.members or tuple(range(case.world_size))
+    judge.facts["world size"] = str(case.world_size)
+    inputs = [
+        {"late_by": LATE_BY} if rank in members else None for rank in range(case.world_size)
+    ]
+    (answer,) = judge.run(case, [inputs])
+    for turn, late in enumerate(members):
+        entered, left = (
+            {rank: _time(answer, rank, what, turn) for rank in members}
+            for what in ("entered", "left")
+        )
+        last = max(entered.values())
+        early = [rank for rank in members if left[rank] < last]
+        if early:
+            raise CheckFailed(
+                f"of the group {list(members)}, rank {early[0]} left the barrier before the last "
+                f"rank, {late}, had entered it"
+            )
+
+
+def _time(answer: Answer, rank: int, what: str, turn: int) -> float:
+    times = answer.outputs[rank].get(what)
+    if not isinstance(times, list) or len(times) <= turn or not isinstance(times[turn], float):
+        raise CheckFailed(f"rank {rank} gave no answer")
+    return times[turn]

@@ -1,0 +1,288 @@
+"""Grades one submission: plans the rows, runs the checks under pytest, records what came of them.
+
+The checks are pytest tests and run in this process; student code never does. A plugin of ours
+takes the place of pytest's own reporting: it fixes the denominator from the collected checks before
+the first one runs, and has the result on disk after each.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from autograder.failure import CheckFailed
+from autograder.grade import About, Grade, Outcome, Row
+from autograder.inputs import Secret, Seed
+from autograder.judge import Judge
+from autograder.manifest import Manifest, Problem
+from autograder.paths import CHECKS, ROOT
+from autograder.probe import Probe
+from autograder.problem import Share
+
+# What each kind of check may earn of a problem, at most; values earn at least MIN_VALUES.
+FAIR_SHARES = {"cost": Fraction(1, 4), "order": Fraction(1, 4), "edges": Fraction(3, 20)}
+MIN_VALUES = Fraction(3, 5)
+MAX_TIMEOUTS = 2
+
+
+class UnfairChecks(ValueError):
+    """The checks of a problem do not add up, or weigh its kinds otherwise than promised."""
+
+
+@dataclass
+class Grading:
+    """One grading.
+
+    Attributes:
+        submission, reference: implementations as `{file name: bytes}`.
+        budget: seconds that it may take in all.
+        changed: called with the grade after every check.
+    """
+
+    manifest: Manifest
+    submission: Mapping[str, bytes]
+    reference: Mapping[str, bytes]
+    secret: Secret
+    about: About
+    budget: float = 480.0
+    only: Sequence[str] = ()
+    changed: Callable[[Grade], None] = field(default=lambda _: None)
+
+    def run(self) -> Grade:
+        """Runs everything.
+
+        Raises:
+            UnfairChecks: the checks themselves are not in order.
+            GraderFault: the checks could not be run at all.
+        """
+        plugin = _Plugin(self, time.monotonic() + self.budget)
+        code = pytest.main(
+            [
+                str(CHECKS),
+                f"--rootdir={ROOT}",
+                "--confcutdir=" + str(CHECKS),
+                "-c=/dev/null",
+                "--import-mode=importlib",
+                "--noconftest",
+                *("-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:faulthandler"),
+                *("-p", "no:capture", "-p", "no:logging", "-p", "no:xdist"),
+            ],
+            plugins=[plugin],
+        )
+        if plugin.fault is not None:
+            raise plugin.fault
+        if plugin.grade is None or code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            raise GraderFault(f"the checks could not be run (pytest ended with {code!r})")
+        return plugin.grade
+
+
+class GraderFault(RuntimeError):
+    """Something of the grader's own broke; nobody's submission is to blame."""
+
+
+class Credit:
+    """Partial credit of the check that asked for it: `credit(Fraction(3, 4), "why not all")`."""
+
+    def __init__(self) -> None:
+        self.fraction: Fraction | None = None
+        self.message = ""
+
+    def __call__(self, fraction: Fraction, message: str) -> None:
+        self.fraction, self.message = fraction, message
+
+
+class _Plugin:
+    """What pytest calls."""
+
+    def __init__(self, grading: Grading, deadline: float) -> None:
+        self.grade: Grade | None = None
+        self.fault: Exception | None = None
+        self._grading = grading
+        self._deadline = deadline
+        self._judge: Judge | None = None
+        self._credit = Credit()
+        self._probe = Probe(self._new_judge, grading.manifest, grading.submission)
+        self._timeouts: Counter[str] = Counter()
+
+    @pytest.fixture
+    def judge(self) -> Judge:
+        assert self._judge is not None
+        return self._judge
+
+    @pytest.fixture
+    def credit(self) -> Credit:
+        return self._credit
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        try:
+            items[:] = self._in_order(items)
+            self.grade = plan(self._grading.manifest, items, self._grading.about)
+        except Exception as error:
+            self.fault = error
+            items.clear()
+            return
+        self._grading.changed(self.grade)
+        if self._grading.only:
+            items[:] = [item for item in items if _wanted(item, self._grading.only)]
+
+    def _in_order(self, items: list[pytest.Item]) -> list[pytest.Item]:
+        order = [problem.id for problem in self._grading.manifest.problems]
+        on = [item for item in items if share_of(item).problem_id in order]
+        return sorted(on, key=lambda item: order.index(share_of(item).problem_id))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        started = time.monotonic()
+        self._judge, self._credit = self._new_judge(check_id(item)), Credit()
+        result = self._why_not_run(item) or self._run(item, nextitem)
+        assert self.grade is not None
+        self.grade.record(
+            check_id(item),
+            **result,
+            facts=self._judge.facts,
+            log=self._judge.log,
+            seconds=time.monotonic() - started,
+        )
+        if result["outcome"] is Outcome.TIMED_OUT:
+            self._timeouts[share_of(item).problem_id] += 1
+        self._grading.changed(self.grade)
+        return True
+
+    def _why_not_run(self, item: pytest.Item) -> dict[str, Any] | None:
+        share = share_of(item)
+        if self._time_left() <= 0:
+            return {"outcome": Outcome.NOT_RUN, "message": "not run: out of time"}
+        if self._timeouts[share.problem_id] >= MAX_TIMEOUTS:
+            return {"outcome": Outcome.NOT_RUN, "message": "not run after two timeouts"}
+        module = self._grading.manifest.problem(share.problem_id).module
+        try:
+            self._probe.require(module, share.function)
+        except CheckFailed as failed:
+            return {"outcome": failed.outcome, "message": failed.message}
+        except Exception:
+            return _fault()
+        return None
+
+    def _run(self, item: pytest.Item, nextitem: pytest.Item | None) -> dict[str, Any]:
+        raised: list[BaseException] = []
+        item.stash[_RAISED] = raised
+        runtestprotocol(item, log=False, nextitem=nextitem)
+        if raised and isinstance(raised[0], CheckFailed):
+            failed = raised[0]
+            return {
+                "outcome": failed.outcome,
+                "message": failed.message,
+                "causes": failed.causes,
+            }
+        if raised:
+            return _fault(raised[0])
+        points = share_of(item).fraction * self._points(item)
+        if self._credit.fraction is not None:
+            return {
+                "outcome": Outcome.PARTIAL,
+                "score": self._credit.fraction * points,
+                "message": self._credit.message,
+            }
+        return {"outcome": Outcome.PASSED}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Iterator[None]:
+        if call.excinfo is not None:
+            item.stash[_RAISED].append(call.excinfo.value)
+        return (yield)
+
+    def _points(self, item: pytest.Item) -> Fraction:
+        return self._grading.manifest.problem(share_of(item).problem_id).points
+
+    def _time_left(self) -> float:
+        return self._deadline - time.monotonic()
+
+    def _new_judge(self, name: str) -> Judge:
+        return Judge(
+            self._grading.submission,
+            self._grading.reference,
+            Seed.of(self._grading.secret, name),
+            self._time_left,
+        )
+
+
+_RAISED = pytest.StashKey[list[BaseException]]()
+
+
+def _fault(error: BaseException | None = None) -> dict[str, Any]:
+    text = "".join(traceback.format_exception(error)) if error else traceback.format_exc()
+    return {
+        "outcome": Outcome.GRADER_FAULT,
+        "message": "the grader itself failed here; this is not your fault, and not counted",
+        "staff": text,
+    }
+
+
+def check_id(item: pytest.Item) -> str:
+    """The name of a check: its problem's and its own."""
+    return f"{share_of(item).problem_id}/{item.name.removeprefix('test_')}"
+
+
+def share_of(item: pytest.Item) -> Share:
+    """What the `@problem` decorator noted."""
+    share = getattr(getattr(item, "function", None), "share", None)
+    if not isinstance(share, Share):
+        raise UnfairChecks(f"check {item.nodeid} has no @problem(...)")
+    return share
+
+
+def plan(manifest: Manifest, items: Sequence[pytest.Item], about: About) -> Grade:
+    """The grade's rows, all not run, from the collected checks.
+
+    Raises:
+        UnfairChecks: shares do not sum to 1 in some problem, or a kind has too large a share.
+    """
+    rows = []
+    for problem in manifest.problems:
+        checks = [item for item in items if share_of(item).problem_id == problem.id]
+        _require_fair(problem, [share_of(item) for item in checks])
+        for place, item in enumerate(checks, 1):
+            share = share_of(item)
+            rows.append(
+                Row(
+                    check_id(item),
+                    problem.id,
+                    problem.number,
+                    f"{problem.number}.{place}",
+                    share.title,
+                    share.kind,
+                    share.fraction * problem.points,
+                    rerun=f"pytest tests/assignment/test_{problem.module}.py -k {share.function}",
+                )
+            )
+    return Grade(manifest.problems, rows, about)
+
+
+def _require_fair(problem: Problem, shares: Sequence[Share]) -> None:
+    total = sum((share.fraction for share in shares), Fraction(0))
+    if total != 1:
+        raise UnfairChecks(f"the checks of {problem.id} have shares that sum to {total}, not to 1")
+    for kind, most in FAIR_SHARES.items():
+        if (part := _part(shares, kind)) > most:
+            raise UnfairChecks(f"{kind} checks of {problem.id} have {part} of it; {most} is most")
+    if (part := _part(shares, "values")) < MIN_VALUES:
+        raise UnfairChecks(f"value checks of {problem.id} have {part} of it, below {MIN_VALUES}")
+
+
+def _part(shares: Sequence[Share], kind: str) -> Fraction:
+    return sum((share.fraction for share in shares if share.kind == kind), Fraction(0))
+
+
+def _wanted(item: pytest.Item, only: Sequence[str]) -> bool:
+    return share_of(item).problem_id in only or check_id(item) in only

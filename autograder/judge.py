@@ -1,0 +1,206 @@
+"""The judge of one check: runs cases on the submission, the reference or an oracle.
+
+This is where the trusted side meets the untrusted one. Whoever wrote the implementation, it is
+served to fresh ranks as source bytes, as the package `assignment`, behind the same user drop; and
+what comes back is bytes, from which `Array`s are built here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import multirank
+import torch
+from multirank import Ending, Run, Source, Trace
+
+from autograder import uids
+from autograder.compare import Array
+from autograder.failure import CheckFailed
+from autograder.grade import Outcome
+from autograder.inputs import Seed
+from autograder.paths import CASES, ORACLES, ROOT, module_files
+
+GROUP = "members"  # what the sub-group of a case is called in its world
+
+
+@dataclass(frozen=True)
+class Case:
+    """One function of a file in autograder/cases, and the world that it needs.
+
+    members: the global ranks of the sub-group that it is about; None: the default group.
+    forbidden: what may not stand in its trace, told by the names of what may; None: anything may.
+    """
+
+    file: str
+    function: str
+    world_size: int
+    members: tuple[int, ...] | None = None
+    process_group: bool = True
+    allowed: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one call of a case returned, rank by rank (None for ranks outside the sub-group)."""
+
+    outputs: list[Any]
+    trace: Trace
+
+
+@dataclass
+class Judge:
+    """Runs cases for one check.
+
+    Attributes:
+        submission, reference: the implementations, as `{file name: bytes}`.
+        seed: what the check's inputs come from.
+        time_left: seconds that the whole grading may still take.
+        facts, log: filled in as cases run, for the report.
+    """
+
+    submission: Mapping[str, bytes]
+    reference: Mapping[str, bytes]
+    seed: Seed
+    time_left: Callable[[], float]
+    facts: dict[str, str] = field(default_factory=dict)
+    log: str = ""
+
+    def run(
+        self, case: Case, calls: Sequence[Sequence[Mapping[str, Any] | None]], timeout: float = 10.0
+    ) -> list[Answer]:
+        """Runs a case on the submission, once for each of `calls`, all in one fresh world.
+
+        Args:
+            calls: for each call, each rank's inputs; None for a rank outside the sub-group.
+            timeout: seconds for each call.
+
+        Raises:
+            CheckFailed: a rank raised, died or timed out, or did what the contract forbids.
+        """
+        answers = []
+        with self._world(case, self.submission) as world:
+            for inputs in calls:
+                limit = min(timeout, self.time_left())
+                if limit <= 0:
+                    raise CheckFailed("not run: out of time", outcome=Outcome.NOT_RUN)
+                run = _call(world, case, inputs, limit)
+                self.log = "".join(_printed(rank) for rank in run.ranks) or self.log
+                if not run.ok:
+                    raise _failure(run)
+                _refuse_forbidden(run.trace, case.allowed)
+                answers.append(Answer(run.results, run.trace))
+        return answers
+
+    def run_reference(
+        self, case: Case, calls: Sequence[Sequence[Mapping[str, Any] | None]]
+    ) -> list[Answer]:
+        """The same on the reference; what goes wrong there is the grader's fault."""
+        return self._run_trusted(case, calls, self.reference)
+
+    def run_oracle(
+        self, case: Case, calls: Sequence[Sequence[Mapping[str, Any] | None]]
+    ) -> list[Answer]:
+        """The same on torch.distributed's own implementation."""
+        return self._run_trusted(case, calls, module_files(ORACLES))
+
+    def _run_trusted(
+        self,
+        case: Case,
+        calls: Sequence[Sequence[Mapping[str, Any] | None]],
+        files: Mapping[str, bytes],
+    ) -> list[Answer]:
+        with self._world(case, files) as world:
+            runs = [_call(world, case, inputs, 60.0).check() for inputs in calls]
+        return [Answer(run.results, run.trace) for run in runs]
+
+    @contextlib.contextmanager
+    def _world(self, case: Case, files: Mapping[str, bytes]) -> Any:
+        with contextlib.ExitStack() as stack:
+            drop = None
+            if os.getuid() == 0:
+                uid = stack.enter_context(uids.lease())
+                drop = _source("confine.py", "drop_user", {"uid": uid})
+            yield stack.enter_context(
+                multirank.World(
+                    case.world_size,
+                    groups={GROUP: case.members} if case.members else {},
+                    packages={"assignment": files},
+                    before_user_code=drop,
+                    import_path=(),
+                    process_group=case.process_group,
+                )
+            )
+
+
+def _source(file: str, function: str, arguments: Mapping[str, Any]) -> Source:
+    path = ROOT / "autograder" / file
+    return Source(path.read_text(), function, f"<{path.stem}>", arguments)
+
+
+def _call(
+    world: multirank.World,
+    case: Case,
+    inputs: Sequence[Mapping[str, Any] | None],
+    timeout: float,
+) -> Run:
+    arguments = {
+        "case_text": (CASES / f"{case.file}.py").read_text(),
+        "case_file": f"<case {case.file}>",
+        "case": case.function,
+        "group": GROUP if case.members else None,
+    }
+    drive = _source("cases/drive.py", "drive", arguments)
+    return world.call(
+        drive, inputs=multirank.per_rank(inputs), timeout=timeout, check=False
+    )
+
+
+def array(tensor: torch.Tensor) -> Array:
+    """A tensor that multirank built from bytes, as numpy values beside its dtype's name."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    values = tensor.float() if tensor.dtype is torch.bfloat16 else tensor
+    return Array(name, tuple(tensor.shape), values.numpy())
+
+
+def tensor(values: Any, dtype: str) -> torch.Tensor:
+    """Numpy values as a tensor of the dtype called `dtype`."""
+    return torch.from_numpy(values).to(getattr(torch, dtype))
+
+
+def _printed(rank: multirank.RankRun) -> str:
+    return f"[rank {rank.rank}]\n{rank.log}\n" if rank.log.strip() else ""
+
+
+def _refuse_forbidden(trace: Trace, allowed: frozenset[str] | None) -> None:
+    if allowed is None:
+        return
+    for operation in trace.operations:
+        if operation.name not in allowed:
+            line = f"{Path(operation.file).name}, line {operation.line}"
+            raise CheckFailed(
+                f"it uses dist.{operation.name} ({line}). The docstring allows only "
+                "dist.send, recv, isend, irecv and batch_isend_irecv here."
+            )
+
+
+_OUTCOMES = {
+    Ending.DIED: Outcome.CRASHED,
+    Ending.RAISED: Outcome.FAILED,
+    Ending.TIMED_OUT: Outcome.TIMED_OUT,
+}
+
+
+def _failure(run: Run) -> CheckFailed:
+    """Why a run did not finish, for the student."""
+    for rank in run.ranks:
+        if rank.exception is not None and rank.exception.type == "NotImplementedError":
+            return CheckFailed(f"{rank.exception.message}")
+    for ending, outcome in _OUTCOMES.items():
+        if any(rank.ending is ending for rank in run.ranks):
+            return CheckFailed(run.story, outcome=outcome)
+    raise RuntimeError(f"a run failed without any rank having failed: {run.story}")

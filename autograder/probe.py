@@ -1,0 +1,133 @@
+"""The import probe: before a module's checks, whether it can be imported and has what is asked.
+
+One clear sentence then stands for every check that could not have passed.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from autograder.failure import CheckFailed
+from autograder.grade import Outcome
+from autograder.judge import Case, Judge
+from autograder.manifest import Manifest
+
+_TIMEOUT = 10.0
+Parameters = list[tuple[str, str, bool]]  # name, kind, has a default
+
+
+class Probe:
+    """Probes each module of one submission, once."""
+
+    def __init__(
+        self,
+        new_judge: Callable[[str], Judge],
+        manifest: Manifest,
+        submission: Mapping[str, bytes],
+    ) -> None:
+        self._new_judge = new_judge
+        self._manifest = manifest
+        self._submission = submission
+        self._found: dict[str, dict[str, Any] | CheckFailed] = {}
+
+    def require(self, module: str, function: str) -> None:
+        """Returns when `module` can be imported and has `function`, with the right parameters.
+
+        Raises:
+            CheckFailed: with the sentence for the student.
+        """
+        if module not in self._found:
+            self._found[module] = self._probe(module)
+        found = self._found[module]
+        if isinstance(found, CheckFailed):
+            raise found
+        _require_parameters(module, function, found[function], self._asked(module, function))
+
+    def _probe(self, module: str) -> dict[str, Any] | CheckFailed:
+        if f"{module}.py" not in self._submission:
+            return CheckFailed(
+                f"there is no {module}.py in what you handed in", outcome=Outcome.BLOCKED
+            )
+        names = [
+            name
+            for problem in self._manifest.problems_of_module(module)
+            for name in problem.names
+        ]
+        case = Case("probe", "describe", world_size=1)
+        judge = self._new_judge("probe")
+        try:
+            answer = judge.run(case, [[{"module": module, "names": names}]], _TIMEOUT)[0]
+        except CheckFailed as failed:
+            why = {
+                Outcome.TIMED_OUT: "it did not finish importing; does it run something at the top?",
+                Outcome.CRASHED: "the process died while importing it",
+            }.get(failed.outcome, "importing it raised")
+            return CheckFailed(
+                f"{module}.py cannot be imported: {why}\n{failed.message}", outcome=Outcome.BLOCKED
+            )
+        return dict(answer.outputs[0])
+
+    def _asked(self, module: str, function: str) -> Parameters:
+        source = self._new_judge("probe").reference[f"{module}.py"]
+        return asked_parameters(source.decode(), function)
+
+
+def asked_parameters(source: str, function: str) -> Parameters:
+    """The parameters of a top-level function, or of a class's `__init__`, read from its text."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef) and node.name == function:
+            found = [f for f in node.body if isinstance(f, ast.FunctionDef)]
+            node = next(f for f in found if f.name == "__init__")
+            return _parameters(node.args)[1:]
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            return _parameters(node.args)
+    raise ValueError(f"the reference does not define {function}")
+
+
+def _parameters(arguments: ast.arguments) -> Parameters:
+    positional = [*arguments.posonlyargs, *arguments.args]
+    required = len(positional) - len(arguments.defaults)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD.name
+    return [(a.arg, kind, place >= required) for place, a in enumerate(positional)] + [
+        (a.arg, inspect.Parameter.KEYWORD_ONLY.name, default is not None)
+        for a, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    ]
+
+
+def _require_parameters(
+    module: str, function: str, found: object, asked: Parameters
+) -> None:
+    if found == "missing":
+        raise CheckFailed(f"{module}.py does not define {function}")
+    if not isinstance(found, list):
+        raise CheckFailed(f"{function} in {module}.py is not a function")
+    given = [(str(name), str(kind), bool(default)) for name, kind, default in found]
+    if given and not _accepts(given, asked):
+        wanted = ", ".join(name for name, _, _ in asked)
+        has = ", ".join(name for name, _, _ in given)
+        raise CheckFailed(
+            f"{function} in {module}.py takes ({has}); the assignment calls it with ({wanted}). "
+            "Parameters may be added only with a default"
+        )
+
+
+def _accepts(given: Parameters, asked: Parameters) -> bool:
+    """Whether every call that `asked` allows, `given` allows too."""
+    kinds = {kind for _, kind, _ in given}
+    catch_all = "VAR_POSITIONAL" in kinds and "VAR_KEYWORD" in kinds
+    if catch_all:
+        return True
+    plain = [p for p in given if p[1] == "POSITIONAL_OR_KEYWORD"]
+    by_name = {name: default for name, _, default in given}
+    for place, (name, kind, default) in enumerate(asked):
+        if kind == "POSITIONAL_OR_KEYWORD" and (
+            place >= len(plain) or plain[place][0] != name
+        ):
+            return False
+        if name not in by_name or (default and not by_name[name]):
+            return False
+    extra = [p for p in given if p[0] not in {name for name, _, _ in asked}]
+    return all(default or kind.startswith("VAR") for _, kind, default in extra)

@@ -1,0 +1,58 @@
+"""Reports of a grade: results.json for Gradescope, grade.json, and report.html for the student.
+
+Each is a pure function of the grade. Files are replaced whole, so that whenever the grader may be
+killed, what lies there is valid.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autograder.report import gradescope, page, record
+
+if TYPE_CHECKING:
+    from autograder.grade import Grade
+
+RESULTS, RECORD, PAGE = "results.json", "grade.json", "report.html"
+
+
+def write_results(grade: Grade, out_dir: Path) -> None:
+    """results.json alone: cheap enough to be written after every check."""
+    _replace(out_dir / RESULTS, _json(gradescope.results(grade)))
+
+
+def write_all(grade: Grade, out_dir: Path) -> None:
+    """All three; the one that the grading platform reads comes first."""
+    write_results(grade, out_dir)
+    _replace(out_dir / RECORD, _json(record.grade_record(grade)))
+    _replace(out_dir / PAGE, page.render(grade))
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    # NaN and infinity are not JSON: better no file than one that nothing can read.
+    return json.dumps(value, allow_nan=False, indent=1) + "\n"
+
+
+def _replace(path: Path, text: str) -> None:
+    """Puts `text` at `path` at once and durably: a reader finds the old file or the new one."""
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    draft = Path(name)
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,103 @@
+"""What the tests of this folder share: options, the check, and the summary at the end.
+
+    pytest tests/assignment/test_collectives.py                 all tests of one module
+    pytest tests/assignment -k all_reduce                       those of one function
+    pytest tests/assignment/test_collectives.py --fuzz 200      random cases as well
+
+Each test is worth a share of a problem: `@pytest.mark.problem("all_reduce", share=0.2)`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from pathlib import Path
+
+import multirank
+import pytest
+
+from .judge import Check, Subject
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("assignment")
+    group.addoption(
+        "--implementation",
+        default="assignment",
+        metavar="PACKAGE",
+        help="the package that is tested (default: assignment)",
+    )
+    group.addoption(
+        "--fuzz",
+        type=int,
+        default=0,
+        metavar="N",
+        help="compare the collectives with torch.distributed in N random cases",
+    )
+    group.addoption(
+        "--fuzz-seed",
+        type=int,
+        default=None,
+        metavar="SEED",
+        help="where the random cases begin; a failure names the seed that repeats it",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "problem(id, share): the problem that a test belongs to, and its share of it"
+    )
+    if not hasattr(config, "workerinput"):  # the workers of pytest-xdist use what we start
+        multirank.start()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if problem := item.get_closest_marker("problem"):
+            item.user_properties.append(("problem", problem.args[0]))
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """One line for each problem: how many of its tests pass."""
+    tallies: dict[str, list[bool]] = {}
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            if problem := dict(report.user_properties).get("problem"):
+                tallies.setdefault(str(problem), []).append(outcome == "passed")
+    if not tallies:
+        return
+    terminalreporter.section("problems")
+    for name, number in _numbers(_package(config)).items():
+        if passed := tallies.pop(name, None):
+            line = f"{number}  {name:<16} {sum(passed)} of {len(passed)} public tests pass"
+            terminalreporter.write_line(line, green=all(passed), red=not all(passed))
+
+
+@pytest.fixture
+def implementation(pytestconfig: pytest.Config) -> str:
+    """The name of the package that is tested."""
+    return _package(pytestconfig)
+
+
+@pytest.fixture
+def check(implementation: str) -> Check:
+    """Checks the functions of collectives.py."""
+    return Check(Subject(implementation, "collectives"))
+
+
+def _package(config: pytest.Config) -> str:
+    # Where pytest reads this file too late to know our options, they have their defaults.
+    return str(config.getoption("--implementation", "assignment"))
+
+
+def _numbers(package: str) -> dict[str, str]:
+    """The problems' numbers by their ids, from the package's list of problems."""
+    spec = importlib.util.find_spec(package)
+    for folder in (spec and spec.submodule_search_locations) or []:
+        file = Path(folder) / "problems.toml"
+        if file.is_file():
+            problems = tomllib.loads(file.read_text(encoding="utf-8"))["problem"]
+            return {problem["id"]: problem["number"] for problem in problems}
+    return {}
