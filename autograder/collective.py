@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from multirank import Trace
 
 from autograder.agreement import compare, difference, require_values
 from autograder.compare import Array, float_tolerance
@@ -18,6 +17,7 @@ from autograder.grading import Credit
 from autograder.judge import Case, Judge, array, tensor
 from autograder.scenario import ALLOWED, ROOTED, Scenario
 from autograder.traffic import Moved, busiest, credit
+from multirank import Trace
 
 LARGE = 64 << 20  # bytes of the full tensor in the checks of all_reduce, reduce_scatter, all_gather
 _SAMPLES, _SAMPLE = 64, 1024  # so many pieces of a large result are looked at, each so long
@@ -198,9 +198,7 @@ def _large_expected(
     return np.asarray(sum((a * index + b * k) % _MODULUS for k in range(world_size)))
 
 
-def score_scenario(
-    judge: Judge, scenario: Scenario, bound: int, full: int
-) -> tuple[Fraction, str]:
+def score_scenario(judge: Judge, scenario: Scenario, bound: int, full: int) -> tuple[Fraction, str]:
     """One scenario: right values, then the traffic against `bound` bytes of `full`.
 
     Raises:
@@ -234,5 +232,3 @@ def give(credit: Credit, part: Fraction, why: str) -> None:
         raise CheckFailed(why)
     if part < 1:
         credit(part, why)
-
-

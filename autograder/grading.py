@@ -43,8 +43,10 @@ class Grading:
 
     Attributes:
         submission, reference: implementations as `{file name: bytes}`.
+        unusable: why nothing in the submission can be graded; every row then says so.
         budget: seconds that it may take in all.
-        changed: called with the grade after every check.
+        only: ids of problems or checks; the others are not run.
+        changed: called with the grade once it is planned, and after every check.
     """
 
     manifest: Manifest
@@ -52,6 +54,7 @@ class Grading:
     reference: Mapping[str, bytes]
     secret: Secret
     about: About
+    unusable: str = ""
     budget: float = 480.0
     only: Sequence[str] = ()
     changed: Callable[[Grade], None] = field(default=lambda _: None)
@@ -159,6 +162,8 @@ class _Plugin:
 
     def _why_not_run(self, item: pytest.Item) -> dict[str, Any] | None:
         share = share_of(item)
+        if self._grading.unusable:
+            return {"outcome": Outcome.BLOCKED, "message": self._grading.unusable}
         if self._time_left() <= 0:
             return {"outcome": Outcome.NOT_RUN, "message": "not run: out of time"}
         if self._timeouts[share.problem_id] >= MAX_TIMEOUTS:

@@ -352,12 +352,17 @@ class _Bounded(io.RawIOBase):
 
     def __init__(self, stream: IO[bytes] | gzip.GzipFile, most: int, limits: Limits) -> None:
         self._stream, self._left, self._limits = stream, most, limits
+        self._reads_past_end = 0
 
     def read(self, size: int = -1, /) -> bytes:
         content = self._stream.read(size)
         self._left -= len(content)
         if self._left < 0:
             raise _too_large(self._limits)
+        # To skip a member that declares a terabyte, tarfile reads on and on at the end.
+        self._reads_past_end += not content
+        if self._reads_past_end > 10:
+            raise EOFError
         return content
 
 

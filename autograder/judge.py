@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import multirank
 import torch
-from multirank import Ending, Run, Source, Trace
 
+import multirank
 from autograder import uids
 from autograder.compare import Array
 from autograder.failure import CheckFailed
 from autograder.grade import Outcome
 from autograder.inputs import Seed
 from autograder.paths import CASES, ORACLES, ROOT, module_files
+from multirank import Ending, Run, Source, Trace
 
 GROUP = "members"  # what the sub-group of a case is called in its world
 
@@ -155,9 +155,7 @@ def _call(
         "group": GROUP if case.members else None,
     }
     drive = _source("cases/drive.py", "drive", arguments)
-    return world.call(
-        drive, inputs=multirank.per_rank(inputs), timeout=timeout, check=False
-    )
+    return world.call(drive, inputs=multirank.per_rank(inputs), timeout=timeout, check=False)
 
 
 def array(tensor: torch.Tensor) -> Array:

@@ -52,9 +52,7 @@ class Probe:
                 f"there is no {module}.py in what you handed in", outcome=Outcome.BLOCKED
             )
         names = [
-            name
-            for problem in self._manifest.problems_of_module(module)
-            for name in problem.names
+            name for problem in self._manifest.problems_of_module(module) for name in problem.names
         ]
         case = Case("probe", "describe", world_size=1)
         judge = self._new_judge("probe")
@@ -97,9 +95,7 @@ def _parameters(arguments: ast.arguments) -> Parameters:
     ]
 
 
-def _require_parameters(
-    module: str, function: str, found: object, asked: Parameters
-) -> None:
+def _require_parameters(module: str, function: str, found: object, asked: Parameters) -> None:
     if found == "missing":
         raise CheckFailed(f"{module}.py does not define {function}")
     if not isinstance(found, list):
@@ -123,9 +119,7 @@ def _accepts(given: Parameters, asked: Parameters) -> bool:
     plain = [p for p in given if p[1] == "POSITIONAL_OR_KEYWORD"]
     by_name = {name: default for name, _, default in given}
     for place, (name, kind, default) in enumerate(asked):
-        if kind == "POSITIONAL_OR_KEYWORD" and (
-            place >= len(plain) or plain[place][0] != name
-        ):
+        if kind == "POSITIONAL_OR_KEYWORD" and (place >= len(plain) or plain[place][0] != name):
             return False
         if name not in by_name or (default and not by_name[name]):
             return False

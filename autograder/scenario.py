@@ -147,9 +147,7 @@ def _array(scenario: Scenario, values: Values) -> Array:
     return Array(scenario.dtype, held.shape, held)  # of a sum of scalars numpy makes no array
 
 
-def _numbers(
-    scenario: Scenario, rng: np.random.Generator, shape: tuple[int, ...]
-) -> list[Values]:
+def _numbers(scenario: Scenario, rng: np.random.Generator, shape: tuple[int, ...]) -> list[Values]:
     """Each member's whole numbers, exact under the scenario's reduction in every order."""
     n = len(scenario.group)
     multiple = 12 if scenario.op == "avg" else 1

@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import multirank
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+import multirank
 
 AROUND = 99  # what lies between the elements of a strided tensor
 
@@ -60,9 +61,7 @@ def broadcast(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 def scatter(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     tensor = lay_out(torch.full_like(inputs["like"], AROUND), inputs["layout"])
     pieces = [lay_out(piece, inputs["layout"]) for piece in inputs["pieces"]]
-    impl.collectives.scatter(
-        tensor, pieces or None, src=inputs["root"], **keywords(here, inputs)
-    )
+    impl.collectives.scatter(tensor, pieces or None, src=inputs["root"], **keywords(here, inputs))
     return {"result": tensor, "input": pieces, "around": around(tensor)}
 
 

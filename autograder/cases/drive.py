@@ -10,9 +10,10 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-import multirank
 import torch
 import torch.distributed as dist
+
+import multirank
 
 
 class Implementation:

@@ -35,9 +35,7 @@ def _require_barrier(judge: Judge, case: Case) -> None:
     """In each round another member comes late, and nobody may leave before."""
     members = case.members or tuple(range(case.world_size))
     judge.facts["world size"] = str(case.world_size)
-    inputs = [
-        {"late_by": LATE_BY} if rank in members else None for rank in range(case.world_size)
-    ]
+    inputs = [{"late_by": LATE_BY} if rank in members else None for rank in range(case.world_size)]
     (answer,) = judge.run(case, [inputs])
     for turn, late in enumerate(members):
         entered, left = (

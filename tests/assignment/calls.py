@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import multirank
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+import multirank
 
 Arguments = dict[str, Any]
 
@@ -73,11 +74,19 @@ def perform(package: str, module: str, calls: Sequence[Call]) -> list[Arguments]
     return outcomes
 
 
-def attempt(package: str, module: str, bad_calls: Sequence[Call]) -> list[str]:
-    """Makes calls with wrong arguments, until one is not refused; what each raised ("" nothing)."""
+def attempt(package: str, module: str, bad_calls: Sequence[Call]) -> list[str | None]:
+    """Makes calls with wrong arguments, until one is not refused.
+
+    Returns:
+        for each what it raised: "ValueError", the name of something else, or "" for nothing; None
+        for a call that is not for the calling rank.
+    """
     functions = importlib.import_module(f"{package}.{module}")
-    raised = []
+    raised: list[str | None] = []
     for number, call in enumerate(bad_calls):
+        if multirank.context().rank not in call.before:
+            raised.append(None)
+            continue
         multirank.mark(call_label(number))
         try:
             _make(getattr(functions, call.function), call)

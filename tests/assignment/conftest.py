@@ -13,8 +13,9 @@ import importlib.util
 import tomllib
 from pathlib import Path
 
-import multirank
 import pytest
+
+import multirank
 
 from .judge import Check, Subject
 
@@ -69,10 +70,12 @@ def pytest_terminal_summary(
     if not tallies:
         return
     terminalreporter.section("problems")
-    for name, number in _numbers(_package(config)).items():
-        if passed := tallies.pop(name, None):
-            line = f"{number}  {name:<16} {sum(passed)} of {len(passed)} public tests pass"
-            terminalreporter.write_line(line, green=all(passed), red=not all(passed))
+    numbers = _numbers(_package(config))
+    for name in sorted(tallies, key=lambda name: (numbers.get(name, ""), name)):
+        passed = tallies[name]
+        line = f"{numbers.get(name, ''):<4} {name:<16}"
+        line += f"{sum(passed)} of {len(passed)} public tests pass"
+        terminalreporter.write_line(line, green=all(passed), red=not all(passed))
 
 
 @pytest.fixture

@@ -174,7 +174,7 @@ def _never_written(wrong: WrongTensor) -> str | None:
         return None
     if wrong.call.layout != "contiguous":
         return "the result having been left in a contiguous copy, and not brought back"
-    if wrong.before.unique().numel() == 1:
+    if len(set(wrong.before.reshape(-1).tolist())) == 1:
         return f"nothing having been written to {wrong.name}: it still holds what the test put in"
     return "nothing having been communicated, or the result having gone into another tensor"
 
@@ -295,7 +295,7 @@ def _mixed_parts(wrong: WrongTensor) -> str | None:
         return None
     sizes = call.before[wrong.rank].get("output_split_sizes")
     cuts: Any = sizes or [len(wrong.held) // len(call.members)] * len(call.members)
-    held, wanted = wrong.held.split(cuts), wrong.wanted.split(cuts)
+    held, wanted = torch.split(wrong.held, cuts), torch.split(wrong.wanted, cuts)
     first = next(i for i in range(len(held)) if not _same(held[i], wanted[i]))
     for i, part in enumerate(wanted):
         if i != first and _same(held[first], part):
@@ -306,7 +306,7 @@ def _mixed_parts(wrong: WrongTensor) -> str | None:
     if call.function == "all_to_all":
         source = call.before[call.members[first]]
         meant: Any = source.get("input_split_sizes") or len(source["input"]) // len(call.members)
-        for rank, part in zip(call.members, source["input"].split(meant), strict=True):
+        for rank, part in zip(call.members, torch.split(source["input"], meant), strict=True):
             if rank != wrong.rank and _same(held[first], part):
                 return (
                     f"rank {call.members[first]} having sent the part for rank {rank} to rank "

@@ -14,8 +14,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NoReturn
 
-import multirank
 import pytest
+
+import multirank
 from multirank import Ending, Operation, Run, World
 
 from . import calls as rank_side
@@ -175,7 +176,8 @@ class Check:
             done = run(self.subject, world, rank_side.compare, _by_rank(world, calls), calls=calls)
         _only_messages(self.subject, done, calls)
         expected = [
-            replace(call, after=_taken_over(call, number, done)) for number, call in enumerate(calls)
+            replace(call, after=_taken_over(call, number, done))
+            for number, call in enumerate(calls)
         ]
         _right_values(expected, [[both[1] for both in rank] for rank in done.results], done)
 
@@ -305,8 +307,9 @@ def _only_messages(subject: Subject, done: Run, calls: Sequence[Call]) -> None:
         for rank in call.members:
             for op in operations(done, rank, number):
                 if op.name not in ("send", "recv"):
+                    place = source_place(op.file, op.line)
                     fail(
-                        f"{call.function} uses dist.{op.name}, at {source_place(op.file, op.line)}.",
+                        f"{call.function} uses dist.{op.name}, at {place}.",
                         [
                             f"In {subject.file}, only dist.send, recv, isend, irecv and "
                             "batch_isend_irecv may communicate."
@@ -374,6 +377,8 @@ def _refused(done: Run, rank: int, bad: Mapping[str, Call]) -> None:
     __tracebackhide__ = True
     raised = done.results[rank] if done.ranks[rank].ending is Ending.FINISHED else []
     for number, (what, call) in enumerate(bad.items()):
+        if rank not in call.before:
+            continue
         told = [f"called: {describe(call, rank)}, on rank {rank} of {done.world_size}"]
         if number < len(raised) and raised[number] != "ValueError":
             instead = f"it raises {raised[number]}" if raised[number] else "nothing is raised"

@@ -1,0 +1,41 @@
+# Every target sets up what it needs, on a fresh machine with Python 3.11 or newer, make, and git.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/ready
+
+.PHONY: help venv grade test lint nightly clean
+
+help:  ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+venv: $(READY)  ## the virtual environment alone, in .venv
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check \
+		--constraint constraints.txt --editable '.[staff,dev]'
+	@touch $@
+
+grade: $(READY)  ## grade reference/ as if it were a submission
+	$(RUN) -m autograder grade reference
+
+test: $(READY)  ## all tests that need no root and no patience
+	$(RUN) -m pytest -m "not slow" --implementation reference
+
+lint: $(READY)  ## style, types, and whether assignment/ is up to date
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(RUN) -m autograder stubs --check
+
+nightly: $(READY)  ## what is too slow for every commit
+	$(RUN) -m pytest -m slow --implementation reference
+	$(RUN) benchmarks/launch.py
+	$(RUN) benchmarks/collectives.py
+
+clean:  ## remove what was built here
+	rm -rf $(VENV) graded .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -1,0 +1,181 @@
+"""The command line: `autograder grade PATH`, `autograder stubs`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import time
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+
+import multirank
+from autograder import manifest as manifests
+from autograder import report, show, stubs
+from autograder.grade import About, Grade, Outcome
+from autograder.grading import Grading
+from autograder.inputs import Secret, SecretError, course_secret, known_secret
+from autograder.intake import NoSuchSubmission, Submission, UnusableSubmission, take
+from autograder.paths import ASSIGNMENT, REFERENCE, ROOT, module_files
+
+DONE, UNUSABLE, FAULT = 0, 2, 3
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Grades submissions of the distributed-training assignment.",
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Grades submissions of the distributed-training assignment."""
+
+
+@app.command()
+def grade(
+    path: Annotated[Path, typer.Argument(help="A folder, zip, tar or git checkout.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the results go. Default: graded/ and its name.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="A problem or a check to run; may be repeated.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Inputs from this number instead of the secret: not official."),
+    ] = None,
+) -> None:
+    """Grade one submission.
+
+    Exit code: 0 when grading completed, whatever the score; 2 when nothing could be graded; 3 when
+    the grader itself failed.
+    """
+    console = Console()
+    multirank.start()
+    try:
+        code = _grade(console, path, out, only or [], seed)
+    except (manifests.ManifestError, SecretError, NoSuchSubmission, UnknownCheck) as error:
+        console.print(str(error), style="red", markup=False, highlight=False)
+        wrong_usage = isinstance(error, NoSuchSubmission | UnknownCheck)
+        code = UNUSABLE if wrong_usage else FAULT
+    raise typer.Exit(code)
+
+
+@app.command("stubs")
+def regenerate_stubs(
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say what differs; exit code 1 if anything does.")
+    ] = False,
+) -> None:
+    """Generate assignment/ from reference/."""
+    console = Console()
+    try:
+        if check:
+            lines = stubs.check(REFERENCE, ASSIGNMENT)
+        else:
+            lines = [
+                f"wrote {file.relative_to(ROOT)}" for file in stubs.write(REFERENCE, ASSIGNMENT)
+            ]
+    except (stubs.StubError, manifests.ManifestError) as error:
+        console.print(str(error), style="red", markup=False, highlight=False)
+        raise typer.Exit(1) from None
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
+    raise typer.Exit(1 if check and lines else DONE)
+
+
+class UnknownCheck(ValueError):
+    """`--only` names something that is neither a problem nor a check."""
+
+
+def _grade(
+    console: Console, path: Path, out: Path | None, only: list[str], seed: int | None
+) -> int:
+    manifest = manifests.load(REFERENCE)
+    secret = known_secret(seed) if seed is not None else course_secret(_private_directory())
+    about = _about(manifest, secret)
+    unusable = ""
+    try:
+        submission = take(path, known=manifest.modules)
+    except UnusableSubmission as error:
+        submission, unusable = Submission({}, [], str(path.name)), str(error)
+        about.notices.append(unusable)
+    about.source, about.digest = submission.source, submission.digest
+    about.ignored = submission.ignored
+    out_dir = out or Path("graded") / (path.resolve().name or "submission")
+    out_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    started = time.monotonic()
+    with show.Progress(console) as progress:
+
+        def changed(grade: Grade) -> None:
+            about.seconds = time.monotonic() - started
+            report.write_results(grade, out_dir)
+            progress(grade)
+
+        graded = Grading(
+            manifest,
+            submission.files,
+            module_files(REFERENCE),
+            secret,
+            about,
+            unusable=unusable,
+            only=only,
+            changed=changed,
+        ).run()
+    about.finished = datetime.now(UTC).isoformat(timespec="seconds")
+    report.write_all(graded, out_dir)
+    show.report(console, graded, out_dir)
+    if unusable:
+        return UNUSABLE
+    faults = any(row.outcome is Outcome.GRADER_FAULT for row in graded.rows)
+    return FAULT if faults else DONE
+
+
+def _about(manifest: manifests.Manifest, secret: Secret) -> About:
+    root = os.getuid() == 0
+    unofficial = [] if root else ["without root, the submission runs as your own user"]
+    if secret.default:
+        unofficial.append("its inputs come from a known number, not from the course's secret")
+    return About(
+        course=manifest.course.name,
+        backend="gloo",
+        isolation=["processes of its own", *(["a user of its own for each world"] if root else [])],
+        unofficial=unofficial,
+        versions={
+            "grader": _grader_digest(),
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+            "gradescope-utils": version("gradescope-utils"),
+        },
+        secret_fingerprint=secret.fingerprint,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _grader_digest() -> str:
+    """Names the state of everything that a grade depends on: grader, reference and multirank."""
+    digest = hashlib.sha256()
+    for room in ("autograder", "reference", "multirank"):
+        for path in sorted((ROOT / room).rglob("*")):
+            if path.suffix in (".py", ".toml", ".html"):
+                digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _private_directory() -> Path:
+    """Where the course's secret is kept, unless AUTOGRADER_PRIVATE says otherwise."""
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(os.environ.get("AUTOGRADER_PRIVATE") or Path(home) / "autograder")
+
+
+def main() -> None:
+    """The entry point."""
+    app()
