@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -13,16 +13,11 @@ from autograder.causes import likely_causes
 from autograder.compare import Array, Tolerance, mismatch
 from autograder.failure import CheckFailed
 from autograder.judge import Answer, Judge, array
-from autograder.scenario import AROUND, Drawn, Scenario
-
-_NAMES = {
-    "result": "the result",
-    "input": "a tensor that may only be read",
-}
+from autograder.scenario import AROUND, Drawn, Scenario, Values
 
 
 def require_values(judge: Judge, scenarios: Iterable[Scenario]) -> list[Answer]:
-    """Runs the scenarios in order, those that fit one world in one world, and compares all outputs.
+    """Runs the scenarios in order, those that fit one world in one; all results must be right.
 
     Returns:
         the submission's answers, in the scenarios' order.
@@ -30,35 +25,58 @@ def require_values(judge: Judge, scenarios: Iterable[Scenario]) -> list[Answer]:
     Raises:
         CheckFailed: at the first scenario that is not as it should be.
     """
+    return [answer for _, _, answer in _right_answers(judge, scenarios)]
+
+
+def require_untouched(judge: Judge, scenarios: Iterable[Scenario]) -> None:
+    """As `require_values`; and what may only be read must be as it was.
+
+    Apart from the values, so that a function with right results that spoils its input loses the
+    check of this and no other.
+
+    Raises:
+        CheckFailed: at the first scenario that is not as it should be.
+    """
+    for scenario, drawn, answer in _right_answers(judge, scenarios):
+        for rank, expected in zip(scenario.group, drawn.expected, strict=True):
+            if "input" not in expected:
+                continue
+            if wrong := difference(answer.outputs[rank], "input", expected["input"]):
+                judge.note(scenario.facts)
+                raise CheckFailed(
+                    f"{scenario}: rank {rank} has changed a tensor that it may only read: {wrong}"
+                )
+
+
+def _right_answers(
+    judge: Judge, scenarios: Iterable[Scenario]
+) -> Iterator[tuple[Scenario, Drawn, Answer]]:
     rng = judge.seed.generator()
-    answers = []
-    for _, together in groupby(scenarios, key=lambda s: (s.function, s.world_size, s.members)):
-        pairs = [(scenario, scenario.draw(rng)) for scenario in together]
-        judge.facts.update(pairs[0][0].facts)
-        got = judge.run(pairs[0][1].case, [drawn.inputs for _, drawn in pairs])
-        for (scenario, drawn), answer in zip(pairs, got, strict=True):
-            compare(judge, scenario, drawn, answer)
-        answers += got
-    return answers
+    for _, group in groupby(scenarios, key=lambda s: (s.function, s.world_size, s.members)):
+        together = list(group)
+        drawn = [scenario.draw(rng) for scenario in together]
+        answers = judge.run(
+            drawn[0].case,
+            [one.inputs for one in drawn],
+            facts=[scenario.facts for scenario in together],
+        )
+        for scenario, one, answer in zip(together, drawn, answers, strict=True):
+            compare(judge, scenario, one, answer)
+            yield scenario, one, answer
 
 
 def compare(judge: Judge, scenario: Scenario, drawn: Drawn, answer: Answer) -> None:
-    """Raises CheckFailed where a member's outputs are not the expected ones."""
+    """Raises CheckFailed where a member's result is not the expected one."""
     outputs = [answer.outputs[rank] for rank in scenario.group]
-    for name in ("result", "input"):
-        for place, expected in enumerate(drawn.expected):
-            if name not in expected:
-                continue
-            rank = scenario.group[place]
-            wrong = difference(outputs[place], name, expected[name])
-            if wrong:
-                judge.facts.clear()
-                judge.facts.update(scenario.facts)
-                causes = _causes(outputs, drawn) if name == "result" else []
-                raise CheckFailed(
-                    f"{scenario}: on rank {rank}, {_NAMES[name]} is not right: {wrong}",
-                    causes=causes,
-                )
+    for rank, output, expected in zip(scenario.group, outputs, drawn.expected, strict=True):
+        if "result" not in expected:
+            continue
+        if wrong := difference(output, "result", expected["result"]):
+            judge.note(scenario.facts)
+            raise CheckFailed(
+                f"{scenario}: on rank {rank}, the result is not right: {wrong}",
+                causes=_causes(outputs, drawn),
+            )
     _require_untouched_neighbours(scenario, outputs)
 
 
@@ -79,12 +97,20 @@ def difference(
 
 
 def _causes(outputs: Sequence[Any], drawn: Drawn) -> list[str]:
-    actual, expected = [], []
+    actual: list[Values | None] = []
+    expected: list[Values | None] = []
     for output, wanted in zip(outputs, drawn.expected, strict=True):
-        got, result = output["result"], wanted["result"]
-        if isinstance(result, list):
-            fits = isinstance(got, list) and len(got) == len(result) and bool(result)
-            actual.append(np.concatenate([array(g).values.ravel() for g in got]) if fits else None)
+        got = output.get("result") if isinstance(output, dict) else None
+        result = wanted.get("result")
+        if result is None:
+            actual.append(None)
+            expected.append(None)
+        elif isinstance(result, list):
+            parts = got if isinstance(got, list) and len(got) == len(result) else []
+            fits = bool(parts) and all(isinstance(part, torch.Tensor) for part in parts)
+            actual.append(
+                np.concatenate([array(g).values.ravel() for g in parts]) if fits else None
+            )
             expected.append(np.concatenate([r.values.ravel() for r in result]) if fits else None)
         else:
             actual.append(array(got).values if isinstance(got, torch.Tensor) else None)

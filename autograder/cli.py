@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import time
+import traceback
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -19,10 +20,11 @@ import multirank
 from autograder import manifest as manifests
 from autograder import report, show, stubs
 from autograder.grade import About, Grade, Outcome
-from autograder.grading import Grading
+from autograder.grading import GraderFault, Grading, UnfairChecks, UnknownCheck
 from autograder.inputs import Secret, SecretError, course_secret, known_secret
 from autograder.intake import NoSuchSubmission, Submission, UnusableSubmission, take
 from autograder.paths import ASSIGNMENT, REFERENCE, ROOT, module_files
+from autograder.text import safe, safe_line
 
 DONE, UNUSABLE, FAULT = 0, 2, 3
 
@@ -61,11 +63,15 @@ def grade(
     console = Console()
     multirank.start()
     try:
-        code = _grade(console, path, out, only or [], seed)
-    except (manifests.ManifestError, SecretError, NoSuchSubmission, UnknownCheck) as error:
-        console.print(str(error), style="red", markup=False, highlight=False)
-        wrong_usage = isinstance(error, NoSuchSubmission | UnknownCheck)
-        code = UNUSABLE if wrong_usage else FAULT
+        code, said = _grade(console, path, out, only or [], seed), ""
+    except (NoSuchSubmission, UnknownCheck, NoPlaceForResults) as error:
+        code, said = UNUSABLE, str(error)
+    except (manifests.ManifestError, SecretError, UnfairChecks, GraderFault) as error:
+        code, said = FAULT, str(error)
+    except Exception:
+        code, said = FAULT, traceback.format_exc()
+    if said:
+        console.print(safe(said), style="red", markup=False, highlight=False)
     raise typer.Exit(code)
 
 
@@ -92,8 +98,8 @@ def regenerate_stubs(
     raise typer.Exit(1 if check and lines else DONE)
 
 
-class UnknownCheck(ValueError):
-    """`--only` names something that is neither a problem nor a check."""
+class NoPlaceForResults(ValueError):
+    """The results cannot be written where they should go."""
 
 
 def _grade(
@@ -106,30 +112,22 @@ def _grade(
     try:
         submission = take(path, known=manifest.modules)
     except UnusableSubmission as error:
-        submission, unusable = Submission({}, [], str(path.name)), str(error)
+        submission, unusable = Submission({}, [], safe_line(path.name)), str(error)
         about.notices.append(unusable)
     about.source, about.digest = submission.source, submission.digest
     about.ignored = submission.ignored
-    out_dir = out or Path("graded") / (path.resolve().name or "submission")
-    out_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    started = time.monotonic()
+    out_dir = _made(out or Path("graded") / (path.resolve().name or "submission"))
+    grading = Grading(
+        manifest,
+        submission.files,
+        module_files(REFERENCE),
+        secret,
+        about,
+        unusable=unusable,
+        only=only,
+    )
     with show.Progress(console) as progress:
-
-        def changed(grade: Grade) -> None:
-            about.seconds = time.monotonic() - started
-            report.write_results(grade, out_dir)
-            progress(grade)
-
-        graded = Grading(
-            manifest,
-            submission.files,
-            module_files(REFERENCE),
-            secret,
-            about,
-            unusable=unusable,
-            only=only,
-            changed=changed,
-        ).run()
+        graded = _run(grading, out_dir, progress)
     about.finished = datetime.now(UTC).isoformat(timespec="seconds")
     report.write_all(graded, out_dir)
     show.report(console, graded, out_dir)
@@ -137,6 +135,47 @@ def _grade(
         return UNUSABLE
     faults = any(row.outcome is Outcome.GRADER_FAULT for row in graded.rows)
     return FAULT if faults else DONE
+
+
+def _run(grading: Grading, out_dir: Path, progress: show.Progress) -> Grade:
+    """Grades, with results.json on disk after every check, whatever happens next."""
+    started = time.monotonic()
+    latest: list[Grade] = []
+
+    def changed(grade: Grade) -> None:
+        if not latest:  # nothing of an earlier grading may lie beside this one's results
+            for name in (report.RECORD, report.PAGE):
+                (out_dir / name).unlink(missing_ok=True)
+        latest[:] = [grade]
+        grading.about.seconds = time.monotonic() - started
+        report.write_results(grade, out_dir)
+        progress(grade)
+
+    grading.changed = changed
+    try:
+        return grading.run()
+    except Exception:
+        grading.about.notices.append(_BROKEN_OFF)
+        for grade in latest:
+            report.write_results(grade, out_dir)
+        raise
+
+
+_BROKEN_OFF = (
+    "The grader itself failed before it was done. That is not your fault, and the staff will grade "
+    "your work again."
+)
+
+
+def _made(out_dir: Path) -> Path:
+    try:
+        out_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        shown = safe_line(str(out_dir), 1000)
+        raise NoPlaceForResults(
+            f"The results cannot be written to {shown}: {error.strerror}."
+        ) from None
+    return out_dir
 
 
 def _about(manifest: manifests.Manifest, secret: Secret) -> About:

@@ -91,14 +91,16 @@ class Mismatch:
     def __str__(self) -> str:
         if self.what in ("shape", "dtype"):
             return self.detail
-        elements = f"{self.size} element{'s' if self.size != 1 else ''}"
         verb = "is" if self.wrong == 1 else "are"
         fault = "wrong" if self.what == "values" else "NaN or infinite"
         if self.size == 1:
             return f"the only element is {fault}"
         if self.wrong == self.size:
-            return f"all {elements} are {fault}"
-        return f"{self.wrong} of {elements} {verb} {fault}, the first at flat index {self.first}"
+            return f"all {self.size} elements are {fault}"
+        return (
+            f"{self.wrong} of {self.size} elements {verb} {fault}, "
+            f"the first at flat index {self.first}"
+        )
 
 
 def mismatch(actual: Array, expected: Array, tolerance: Tolerance | None) -> Mismatch | None:

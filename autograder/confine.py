@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 _PR_SET_NO_NEW_PRIVS = 38
@@ -37,7 +38,7 @@ def _open_import_path() -> dict[str, int]:
     return {
         path: os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         for path in sys.path
-        if path and os.path.isdir(path)
+        if path and Path(path).is_dir()
     }
 
 

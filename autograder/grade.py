@@ -53,6 +53,11 @@ WORST_FIRST = (
     Outcome.PASSED,
 )
 
+# What the student's own work brought about, short of full marks.
+_STUDENTS_OWN = frozenset(
+    {Outcome.PARTIAL, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CRASHED, Outcome.BLOCKED}
+)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -81,6 +86,11 @@ class Row:
     """The end of what the student's own program printed."""
     staff: str = ""
     """For staff alone: no report for students shows it."""
+
+    @property
+    def advice(self) -> str | None:
+        """`rerun`, where running it would show the student something."""
+        return self.rerun if self.outcome in _STUDENTS_OWN else None
 
 
 @dataclass
@@ -251,14 +261,14 @@ class Grade:
 
     def sentences(self) -> list[str]:
         """What a student should know before reading any row."""
-        said = [f"{points_text(self.earned)} of {points_text(self.points)} points."]
+        said = [f"{points_text(self.earned)} of {_points_in_words(self.points)}."]
         said += [safe(notice) for notice in self.about.notices]
         for outcome, clause in _SENTENCES.items():
             numbers = [row.number for row in self.rows if row.outcome is outcome]
             if numbers:
                 checks = f"{len(numbers)} check{'s' if len(numbers) != 1 else ''}"
-                points = points_text(self._points_of(outcome))
-                said.append(clause.format(checks=checks, points=points, which=_some(numbers)))
+                points = _points_in_words(self._points_of(outcome))
+                said.append(f"{clause[0]}: {checks} ({_some(numbers)}), {points}{clause[1]}")
         if not self.about.official:
             said.append(f"This result is not official: {'; '.join(self.about.unofficial)}.")
         if self.about.ignored:
@@ -268,16 +278,23 @@ class Grade:
 
 
 _SENTENCES = {
-    Outcome.GRADER_FAULT: "In {checks} ({which}) the grader itself failed. That is not your fault: "
-    "{points} points are not counted yet, and the staff will grade them again.",
-    Outcome.NEEDS_HARDWARE: "{checks} ({which}), {points} points, need hardware that is not here.",
-    Outcome.NOT_RUN: "{checks} ({which}), {points} points, were not run.",
+    Outcome.GRADER_FAULT: (
+        "Not counted yet",
+        ". The grader itself failed there: that is not your fault, and the staff will grade it "
+        "again.",
+    ),
+    Outcome.NEEDS_HARDWARE: ("Not run for want of hardware", "."),
+    Outcome.NOT_RUN: ("Not run", "."),
 }
 
 
 def points_text(points: Fraction) -> str:
     """Points for people: at most two decimals, no trailing zeros."""
     return f"{float(round(points, 2)):.2f}".rstrip("0").rstrip(".")
+
+
+def _points_in_words(points: Fraction) -> str:
+    return f"{points_text(points)} point{'s' if points != 1 else ''}"
 
 
 def _some(names: Sequence[str], most: int = 8) -> str:

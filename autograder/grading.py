@@ -7,6 +7,9 @@ the first one runs, and has the result on disk after each.
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import os
 import time
 import traceback
 from collections import Counter
@@ -31,6 +34,14 @@ from autograder.problem import Share
 FAIR_SHARES = {"cost": Fraction(1, 4), "order": Fraction(1, 4), "edges": Fraction(3, 20)}
 MIN_VALUES = Fraction(3, 5)
 MAX_TIMEOUTS = 2
+
+
+# Variables that would have pytest leave out checks, reorder them or load code of other people's.
+_MEDDLING = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+
+
+class UnknownCheck(ValueError):
+    """`Grading.only` names something that is neither a problem nor a check."""
 
 
 class UnfairChecks(ValueError):
@@ -63,23 +74,26 @@ class Grading:
         """Runs everything.
 
         Raises:
+            UnknownCheck: `only` names what is not there.
             UnfairChecks: the checks themselves are not in order.
             GraderFault: the checks could not be run at all.
         """
         plugin = _Plugin(self, time.monotonic() + self.budget)
-        code = pytest.main(
-            [
-                str(CHECKS),
-                f"--rootdir={ROOT}",
-                "--confcutdir=" + str(CHECKS),
-                "-c=/dev/null",
-                "--import-mode=importlib",
-                "--noconftest",
-                *("-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:faulthandler"),
-                *("-p", "no:capture", "-p", "no:logging", "-p", "no:xdist"),
-            ],
-            plugins=[plugin],
-        )
+        with _without_variables(_MEDDLING):
+            code = pytest.main(
+                [
+                    str(CHECKS),
+                    f"--rootdir={ROOT}",
+                    "--confcutdir=" + str(CHECKS),
+                    "-c=/dev/null",
+                    "--import-mode=importlib",
+                    "--noconftest",
+                    "--disable-plugin-autoload",
+                    *("-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:faulthandler"),
+                    *("-p", "no:capture", "-p", "no:logging"),
+                ],
+                plugins=[plugin],
+            )
         if plugin.fault is not None:
             raise plugin.fault
         if plugin.grade is None or code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
@@ -89,6 +103,15 @@ class Grading:
 
 class GraderFault(RuntimeError):
     """Something of the grader's own broke; nobody's submission is to blame."""
+
+
+@contextlib.contextmanager
+def _without_variables(names: Sequence[str]) -> Iterator[None]:
+    kept = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 class Credit:
@@ -128,6 +151,7 @@ class _Plugin:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         try:
             items[:] = self._in_order(items)
+            _require_known(self._grading.only, self._grading.manifest, items)
             self.grade = plan(self._grading.manifest, items, self._grading.about)
         except Exception as error:
             self.fault = error
@@ -148,10 +172,11 @@ class _Plugin:
         self._judge, self._credit = self._new_judge(check_id(item)), Credit()
         result = self._why_not_run(item) or self._run(item, nextitem)
         assert self.grade is not None
+        passed = result["outcome"] is Outcome.PASSED
         self.grade.record(
             check_id(item),
             **result,
-            facts=self._judge.facts,
+            facts=self._judge.all_facts if passed else self._judge.facts,
             log=self._judge.log,
             seconds=time.monotonic() - started,
         )
@@ -268,10 +293,20 @@ def plan(manifest: Manifest, items: Sequence[pytest.Item], about: About) -> Grad
                     share.title,
                     share.kind,
                     share.fraction * problem.points,
-                    rerun=f"pytest tests/assignment/test_{problem.module}.py -k {share.function}",
+                    rerun=_public_tests(manifest, problem, share.function),
                 )
             )
     return Grade(manifest.problems, rows, about)
+
+
+def _public_tests(manifest: Manifest, problem: Problem, function: str) -> str:
+    """The command that runs the public tests of a function, and not those of its namesakes."""
+    names = [name for other in manifest.problems_of_module(problem.module) for name in other.names]
+    others = [name for name in names if function in name and name != function]
+    wanted = " and not ".join([function, *others])
+    return f"pytest tests/assignment/test_{problem.module}.py -k " + (
+        f"'{wanted}'" if others else wanted
+    )
 
 
 def _require_fair(problem: Problem, shares: Sequence[Share]) -> None:
@@ -287,6 +322,16 @@ def _require_fair(problem: Problem, shares: Sequence[Share]) -> None:
 
 def _part(shares: Sequence[Share], kind: str) -> Fraction:
     return sum((share.fraction for share in shares if share.kind == kind), Fraction(0))
+
+
+def _require_known(only: Sequence[str], manifest: Manifest, items: Sequence[pytest.Item]) -> None:
+    problems = [problem.id for problem in manifest.problems]
+    checks = [check_id(item) for item in items]
+    for name in only:
+        if name not in problems and name not in checks:
+            near = difflib.get_close_matches(name, [*problems, *checks], n=3)
+            hint = f"did you mean {', '.join(near)}?" if near else f"there are {problems}"
+            raise UnknownCheck(f"There is no problem or check {name!r}; {hint}")
 
 
 def _wanted(item: pytest.Item, only: Sequence[str]) -> bool:

@@ -26,6 +26,13 @@ from autograder.text import safe_line
 
 KIB, MIB = 1024, 1024 * 1024
 _ASSIGNMENT = "assignment"
+_EXTENDED = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
 _DEPTH = 3  # enclosing folder / assignment / module
 
 
@@ -168,14 +175,22 @@ class _Folder:
             fd = os.open(name, flags, dir_fd=self._fd)
         except OSError as error:
             raise _Refused(f"cannot be read: {error.strerror}") from None
-        with os.fdopen(fd, "rb") as file:
+        try:
             if why := _not_plain(os.fstat(fd)):
                 raise _Refused(why)
-            return file.read(limit)
+            with os.fdopen(fd, "rb", closefd=False) as file:
+                return file.read(limit)
+        finally:
+            os.close(fd)
 
-    def enter(self, name: str) -> _Folder:
+    def enter(self, name: str) -> _Place:
+        """A folder that cannot be opened, or is a link by now, is as good as empty."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        return _Folder(os.open(name, flags, dir_fd=self._fd), self._limits, self._opened)
+        try:
+            fd = os.open(name, flags, dir_fd=self._fd)
+        except OSError:
+            return _Tree()
+        return _Folder(fd, self._limits, self._opened)
 
 
 def _not_plain(status: os.stat_result) -> str:
@@ -324,7 +339,7 @@ def _tar_contents(
     stream: IO[bytes] | gzip.GzipFile, packed_size: int, limits: Limits
 ) -> Iterator[tuple[str, _Entry]]:
     bounded = _Bounded(stream, _most_unpacked(packed_size, limits), limits)
-    with tarfile.open(fileobj=bounded, mode="r|") as archive:
+    with tarfile.open(fileobj=bounded, mode="r|", tarinfo=_bounded_headers()) as archive:
         for count, member in enumerate(archive, 1):
             if count > limits.entries:
                 raise _too_many(limits)
@@ -345,6 +360,26 @@ def _tar_entry(archive: tarfile.TarFile, member: tarfile.TarInfo, limits: Limits
         assert file is not None
         content = file.read()
     return _Entry("file", size=member.size, read=lambda limit: content[:limit])
+
+
+def _bounded_headers() -> type[tarfile.TarInfo]:
+    """Refuses extended headers beyond any honest size: tarfile takes a long time over those."""
+    left = 2 * MIB
+
+    class Header(tarfile.TarInfo):
+        @classmethod
+        def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Header:
+            header = super().frombuf(buf, encoding, errors)
+            if header.size < 0:
+                raise tarfile.ReadError("negative size")
+            if header.type in _EXTENDED:
+                nonlocal left
+                left -= header.size
+                if left < 0 or header.size > 8 * KIB:
+                    raise tarfile.ReadError("extended headers too large")
+            return header
+
+    return Header
 
 
 class _Bounded(io.RawIOBase):
@@ -447,7 +482,7 @@ def _read_modules(
         if name == ".git":
             continue
         try:
-            if why := _why_not(name, entry, place, modules):
+            if why := _why_not(name, entry):
                 raise _Refused(why)
             if len(files) == limits.files:
                 raise _Refused(f"more than {limits.files} modules")
@@ -463,14 +498,13 @@ def _read_modules(
     return files, ignored
 
 
-def _why_not(name: str, entry: _Entry, place: _Place, modules: Collection[str]) -> str:
+def _why_not(name: str, entry: _Entry) -> str:
     """Why something beside the modules is not one of them; empty when it is."""
     if entry.kind == "refused":
         return entry.why
     if entry.kind == "folder":
-        if name == _ASSIGNMENT and _holds(place.enter(name), modules):
-            return "a folder; the modules beside it are taken instead of those in it"
-        return "a folder"
+        beside = "; the modules beside it are taken, not those in it"
+        return f"a folder{beside if name == _ASSIGNMENT else ''}"
     if not name.endswith(".py"):
         return "not a Python module"
     stem = name.removesuffix(".py")

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -26,6 +28,9 @@ from autograder.paths import CASES, ORACLES, ROOT, module_files
 from multirank import Ending, Run, Source, Trace
 
 GROUP = "members"  # what the sub-group of a case is called in its world
+TIMEOUT = 10.0  # seconds for one call, unless a check says otherwise; right ones take milliseconds
+
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Case:
     """One function of a file in autograder/cases, and the world that it needs.
 
     members: the global ranks of the sub-group that it is about; None: the default group.
-    forbidden: what may not stand in its trace, told by the names of what may; None: anything may.
+    allowed: the operations that may stand in its trace; None: anything may.
     """
 
     file: str
@@ -46,10 +51,26 @@ class Case:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one call of a case returned, rank by rank (None for ranks outside the sub-group)."""
+    """What one call of a case returned, rank by rank ({} for ranks outside the sub-group).
+
+    A submission shares its process with the case, so nothing in here needs to be what the case
+    returns.
+    """
 
     outputs: list[Any]
     trace: Trace
+
+    def get(self, rank: int, name: str, kind: type[_Kind]) -> _Kind:
+        """The output called `name` of a rank.
+
+        Raises:
+            CheckFailed: there is none, or it is no `kind`.
+        """
+        output = self.outputs[rank]
+        found = output.get(name) if isinstance(output, dict) else None
+        if not isinstance(found, kind):
+            raise CheckFailed(f"rank {rank} gave no answer")
+        return found
 
 
 @dataclass
@@ -60,7 +81,8 @@ class Judge:
         submission, reference: the implementations, as `{file name: bytes}`.
         seed: what the check's inputs come from.
         time_left: seconds that the whole grading may still take.
-        facts, log: filled in as cases run, for the report.
+        facts: what the last call ran with, for the report.
+        log: what it printed.
     """
 
     submission: Mapping[str, bytes]
@@ -69,32 +91,63 @@ class Judge:
     time_left: Callable[[], float]
     facts: dict[str, str] = field(default_factory=dict)
     log: str = ""
+    _noted: dict[str, dict[str, None]] = field(default_factory=dict)
 
     def run(
-        self, case: Case, calls: Sequence[Sequence[Mapping[str, Any] | None]], timeout: float = 10.0
+        self,
+        case: Case,
+        calls: Sequence[Sequence[Mapping[str, Any] | None]],
+        timeout: float | None = None,
+        facts: Sequence[Mapping[str, str]] = (),
     ) -> list[Answer]:
         """Runs a case on the submission, once for each of `calls`, all in one fresh world.
 
         Args:
             calls: for each call, each rank's inputs; None for a rank outside the sub-group.
-            timeout: seconds for each call.
+            timeout: seconds for each call; None: `TIMEOUT`.
+            facts: for each call, what the student is told about it; none: as before.
 
         Raises:
             CheckFailed: a rank raised, died or timed out, or did what the contract forbids.
         """
         answers = []
         with self._world(case, self.submission) as world:
-            for inputs in calls:
-                limit = min(timeout, self.time_left())
-                if limit <= 0:
-                    raise CheckFailed("not run: out of time", outcome=Outcome.NOT_RUN)
-                run = _call(world, case, inputs, limit)
-                self.log = "".join(_printed(rank) for rank in run.ranks) or self.log
-                if not run.ok:
-                    raise _failure(run)
-                _refuse_forbidden(run.trace, case.allowed)
-                answers.append(Answer(run.results, run.trace))
+            for place, inputs in enumerate(calls):
+                if facts:
+                    self.note(facts[place])
+                answers.append(self._answer(world, case, inputs, timeout or TIMEOUT))
         return answers
+
+    def _answer(
+        self,
+        world: multirank.World,
+        case: Case,
+        inputs: Sequence[Mapping[str, Any] | None],
+        timeout: float,
+    ) -> Answer:
+        limit = min(timeout, self.time_left())
+        if limit <= 0:
+            raise _out_of_time()
+        run = _call(world, case, inputs, limit)
+        self.log = "".join(_printed(rank) for rank in run.ranks) or self.log
+        if not run.ok:
+            failed = _failure(run)
+            short = failed.outcome is Outcome.TIMED_OUT and limit < timeout
+            raise _out_of_time() if short else failed
+        _refuse_unrecorded(run.trace)
+        _refuse_forbidden(run.trace, case.allowed)
+        return Answer(run.results, run.trace)
+
+    def note(self, facts: Mapping[str, str]) -> None:
+        """From now on the check runs with these facts."""
+        self.facts = dict(facts)
+        for name, value in facts.items():
+            self._noted.setdefault(name, {})[value] = None
+
+    @property
+    def all_facts(self) -> dict[str, str]:
+        """Everything that the check has run with: `{"world size": "2, 4, 3"}`."""
+        return {name: ", ".join(values) for name, values in self._noted.items()}
 
     def run_reference(
         self, case: Case, calls: Sequence[Sequence[Mapping[str, Any] | None]]
@@ -159,8 +212,14 @@ def _call(
 
 
 def array(tensor: torch.Tensor) -> Array:
-    """A tensor that multirank built from bytes, as numpy values beside its dtype's name."""
+    """A tensor that multirank built from bytes, as numpy values beside its dtype's name.
+
+    Raises:
+        CheckFailed: it holds complex numbers, which nothing is asked to return.
+    """
     name = str(tensor.dtype).removeprefix("torch.")
+    if tensor.is_complex():
+        raise CheckFailed(f"a result has dtype {name}")
     values = tensor.float() if tensor.dtype is torch.bfloat16 else tensor
     return Array(name, tuple(tensor.shape), values.numpy())
 
@@ -172,6 +231,19 @@ def tensor(values: Any, dtype: str) -> torch.Tensor:
 
 def _printed(rank: multirank.RankRun) -> str:
     return f"[rank {rank.rank}]\n{rank.log}\n" if rank.log.strip() else ""
+
+
+def _out_of_time() -> CheckFailed:
+    return CheckFailed("not run: out of time", outcome=Outcome.NOT_RUN)
+
+
+def _refuse_unrecorded(trace: Trace) -> None:
+    """What was not recorded cannot be judged."""
+    if trace.truncated or trace.damaged:
+        raise CheckFailed(
+            "the record of what it communicated is incomplete, so it cannot be graded: it sends "
+            "far too many messages, or something has written into the record"
+        )
 
 
 def _refuse_forbidden(trace: Trace, allowed: frozenset[str] | None) -> None:
@@ -196,9 +268,26 @@ _OUTCOMES = {
 def _failure(run: Run) -> CheckFailed:
     """Why a run did not finish, for the student."""
     for rank in run.ranks:
-        if rank.exception is not None and rank.exception.type == "NotImplementedError":
-            return CheckFailed(f"{rank.exception.message}")
+        error = rank.exception
+        if error is not None and error.type == "NotImplementedError" and error.message:
+            return CheckFailed(error.message)
     for ending, outcome in _OUTCOMES.items():
         if any(rank.ending is ending for rank in run.ranks):
-            return CheckFailed(run.story, outcome=outcome)
+            return CheckFailed(without_plumbing(run.story), outcome=outcome)
     raise RuntimeError(f"a run failed without any rank having failed: {run.story}")
+
+
+# Frames that a student has not written and cannot change: of a traceback, with the lines below
+# them that are indented more deeply, and of a stack.
+_OURS = r"(?:<drive>|<case \w+>|(?:.*/)?torch/utils/_contextlib\.py)"
+_PLUMBING = re.compile(
+    rf'^( *)File "{_OURS}", line .*\n(?:\1 +.*\n)*|^ *{_OURS}:\d+ in .*\n?', re.MULTILINE
+)
+_FOLDERS = [sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib", "stdlib")]
+
+
+def without_plumbing(story: str) -> str:
+    """A run's story with the student's own frames only, and without this machine's folders."""
+    for folder in _FOLDERS:
+        story = story.replace(folder, "")
+    return re.sub(r"/proc/self/fd/\d+/", "", _PLUMBING.sub("", story))

@@ -57,8 +57,11 @@ class Probe:
         case = Case("probe", "describe", world_size=1)
         judge = self._new_judge("probe")
         try:
-            answer = judge.run(case, [[{"module": module, "names": names}]], _TIMEOUT)[0]
+            (answer,) = judge.run(case, [[{"module": module, "names": names}]], _TIMEOUT)
+            return {name: answer.get(0, name, object) for name in names}
         except CheckFailed as failed:
+            if failed.outcome is Outcome.NOT_RUN:
+                return failed
             why = {
                 Outcome.TIMED_OUT: "it did not finish importing; does it run something at the top?",
                 Outcome.CRASHED: "the process died while importing it",
@@ -66,7 +69,6 @@ class Probe:
             return CheckFailed(
                 f"{module}.py cannot be imported: {why}\n{failed.message}", outcome=Outcome.BLOCKED
             )
-        return dict(answer.outputs[0])
 
     def _asked(self, module: str, function: str) -> Parameters:
         source = self._new_judge("probe").reference[f"{module}.py"]
@@ -98,10 +100,16 @@ def _parameters(arguments: ast.arguments) -> Parameters:
 def _require_parameters(module: str, function: str, found: object, asked: Parameters) -> None:
     if found == "missing":
         raise CheckFailed(f"{module}.py does not define {function}")
+    if found == "unknown":
+        return
     if not isinstance(found, list):
         raise CheckFailed(f"{function} in {module}.py is not a function")
-    given = [(str(name), str(kind), bool(default)) for name, kind, default in found]
-    if given and not _accepts(given, asked):
+    given = [
+        (str(one[0]), str(one[1]), bool(one[2]))
+        for one in found
+        if isinstance(one, list) and len(one) == 3
+    ]
+    if not _accepts(given, asked):
         wanted = ", ".join(name for name, _, _ in asked)
         has = ", ".join(name for name, _, _ in given)
         raise CheckFailed(

@@ -87,13 +87,14 @@ class Scenario:
 class Drawn:
     """Inputs for a case, by global rank, and what each member's outputs must be.
 
-    contributions: what each member put in, in group order, for the search of likely causes.
+    contributions: what each member put in, in group order, for the search of likely causes; None
+        where it put in nothing.
     expected: for each member, in group order, its named outputs; a list stands for several tensors.
     """
 
     case: Case
     inputs: list[dict[str, Any] | None]
-    contributions: list[Values]
+    contributions: list[Values | None]
     expected: list[dict[str, Array | list[Array]]]
 
 
@@ -103,20 +104,22 @@ ALLOWED = frozenset({"send", "recv"})
 def _drawn(
     scenario: Scenario,
     inputs: Sequence[dict[str, Any]],
-    contributions: Sequence[Values],
-    results: Sequence[Values | list[Values]],
+    contributions: Sequence[Values | None],
+    results: Sequence[Values | list[Values] | None],
     untouched: Sequence[Values | list[Values] | None],
 ) -> Drawn:
     """Puts together what the drawers below have worked out, member by member."""
     by_rank: list[dict[str, Any] | None] = [None] * scenario.world_size
     for rank, given in zip(scenario.group, inputs, strict=True):
         by_rank[rank] = _shared_inputs(scenario) | given
-    expected = []
-    for result, read_only in zip(results, untouched, strict=True):
-        outputs: dict[str, Array | list[Array]] = {"result": _arrays(scenario, result)}
-        if read_only is not None:
-            outputs["input"] = _arrays(scenario, read_only)
-        expected.append(outputs)
+    expected = [
+        {
+            name: _arrays(scenario, values)
+            for name, values in (("result", result), ("input", read_only))
+            if values is not None
+        }
+        for result, read_only in zip(results, untouched, strict=True)
+    ]
     case = Case(
         "collectives",
         scenario.function,
@@ -177,17 +180,18 @@ def _to(scenario: Scenario, values: Values) -> Any:
 def _draw_elementwise(scenario: Scenario, rng: np.random.Generator) -> Drawn:
     """broadcast, reduce and all_reduce: a tensor of one shape everywhere, in place."""
     given = _numbers(scenario, rng, scenario.shape)
-    root = scenario.group.index(scenario.root) if scenario.function in ROOTED else None
-    if scenario.function == "broadcast":
-        assert root is not None
-        results = [given[root]] * len(given)
+    results: list[Values | None] = [None] * len(given)
+    untouched: list[Values | None] = [None] * len(given)
+    if scenario.function == "all_reduce":
+        results = [_combine(scenario, given)] * len(given)
+    elif scenario.function == "broadcast":
+        results = [given[scenario.group.index(scenario.root)]] * len(given)
     else:
-        total = _combine(scenario, given)
-        results = [
-            total if root is None or place == root else own for place, own in enumerate(given)
-        ]
+        root = scenario.group.index(scenario.root)
+        results[root] = _combine(scenario, given)
+        untouched = [None if place == root else own for place, own in enumerate(given)]
     inputs = [{"tensor": _to(scenario, own)} for own in given]
-    return _drawn(scenario, inputs, given, results, [None] * len(given))
+    return _drawn(scenario, inputs, given, results, untouched)
 
 
 def _draw_scatter(scenario: Scenario, rng: np.random.Generator) -> Drawn:
@@ -199,7 +203,9 @@ def _draw_scatter(scenario: Scenario, rng: np.random.Generator) -> Drawn:
         for i in range(len(pieces))
     ]
     untouched = [pieces if i == root else [] for i in range(len(pieces))]
-    return _drawn(scenario, inputs, pieces, pieces, untouched)
+    whole = np.concatenate([piece.ravel() for piece in pieces])
+    contributions = [whole if i == root else None for i in range(len(pieces))]
+    return _drawn(scenario, inputs, contributions, pieces, untouched)
 
 
 def _draw_gather(scenario: Scenario, rng: np.random.Generator) -> Drawn:

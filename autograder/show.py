@@ -12,6 +12,7 @@ from rich.text import Text
 
 from autograder.grade import Grade, Outcome, ProblemSummary, Row, points_text
 from autograder.report import PAGE, RECORD, RESULTS
+from autograder.text import safe_line
 
 _STYLES = {
     Outcome.PASSED: "green",
@@ -82,7 +83,7 @@ def report(console: Console, grade: Grade, out_dir: Path) -> None:
     for sentence in grade.sentences():
         console.print(Text(sentence))
     for name in (RESULTS, RECORD, PAGE):
-        console.print(Text(str(out_dir / name), style="dim"), soft_wrap=True)
+        console.print(Text(safe_line(str(out_dir / name), 1000), style="dim"), soft_wrap=True)
 
 
 def _outcome(line: ProblemSummary) -> Text:

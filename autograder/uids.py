@@ -1,4 +1,4 @@
-"""One unprivileged user for each world: leased under a lock, so that graders side by side differ."""
+"""One unprivileged user for each world, leased under a lock: graders side by side differ."""
 
 from __future__ import annotations
 

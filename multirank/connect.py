@@ -13,7 +13,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
+
+from . import inside
 
 _VARIABLE = "MULTIRANK_ZYGOTE"
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
@@ -30,7 +33,7 @@ del sys.path[0]
 main()
 """
 
-_zygote: subprocess.Popen[bytes] | None = None
+_starting = threading.Lock()
 
 
 class StartError(RuntimeError):
@@ -42,13 +45,67 @@ def start() -> None:
 
     `World` does so by itself; a program that knows early that it will need ranks saves the two
     seconds that the zygote's imports take.
+
+    Raises:
+        StartError: the zygote cannot be started.
+        RuntimeError: called inside a rank.
     """
-    global _zygote
-    if _VARIABLE in os.environ and Path(os.environ[_VARIABLE]).exists():
-        return
+    if inside.is_rank():
+        raise RuntimeError(
+            "multirank was asked for ranks inside a rank. A function that runs on ranks uses "
+            "torch.distributed; if your file calls multirank when it is imported, put that call "
+            'under `if __name__ == "__main__":`'
+        )
+    with _starting:
+        if not Path(os.environ.get(_VARIABLE, "")).is_socket():
+            _start()
+
+
+def leader() -> socket.socket:
+    """A connection to a new leader, which waits for its world's description.
+
+    A zygote that has died is replaced.
+
+    Raises:
+        StartError: the zygote does not answer.
+        RuntimeError: called inside a rank.
+    """
+    start()
+    try:
+        return _connection()
+    except OSError:
+        os.environ.pop(_VARIABLE, None)
+    start()
+    try:
+        return _connection()
+    except OSError as error:
+        raise StartError(
+            f"the process that starts ranks has died ({error})\n{complaint()}"
+        ) from error
+
+
+def _connection() -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(os.environ[_VARIABLE])
+    except OSError:
+        connection.close()
+        raise
+    return connection
+
+
+def _start() -> None:
     directory = Path(tempfile.mkdtemp(prefix="multirank-"))
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(directory / "zygote"))
+    try:
+        listener.bind(str(directory / "zygote"))
+    except OSError as error:
+        listener.close()
+        directory.rmdir()
+        raise StartError(
+            f"no socket can be made in {directory} ({error}); set TMPDIR to a short path on a "
+            "local disk"
+        ) from error
     listener.listen(128)
     program = _PROGRAM.format(
         packages=[
@@ -57,7 +114,7 @@ def start() -> None:
         root=str(Path(__file__).resolve().parent.parent),
     )
     with (directory / "stderr").open("wb") as errors:
-        _zygote = subprocess.Popen(
+        zygote = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", program, str(listener.fileno())],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -68,24 +125,7 @@ def start() -> None:
         )
     listener.close()
     os.environ[_VARIABLE] = str(directory / "zygote")
-    atexit.register(_stop, os.getpid(), directory)
-
-
-def leader() -> socket.socket:
-    """A connection to a new leader, which waits for its world's description.
-
-    Raises:
-        StartError: the zygote does not answer.
-    """
-    start()
-    path = Path(os.environ[_VARIABLE])
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        connection.connect(str(path))
-    except OSError as error:
-        connection.close()
-        raise StartError(f"the process that starts ranks is gone ({error})") from error
-    return connection
+    atexit.register(_stop, zygote, os.getpid(), directory)
 
 
 def complaint() -> str:
@@ -107,11 +147,9 @@ def _environment() -> dict[str, str]:
     return kept | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback}
 
 
-def _stop(owner: int, directory: Path) -> None:
-    if _zygote is None or os.getpid() != owner:
-        return
-    assert _zygote.stdin is not None
-    _zygote.stdin.close()
-    _zygote.wait()
-    os.environ.pop(_VARIABLE, None)
+def _stop(zygote: subprocess.Popen[bytes], owner: int, directory: Path) -> None:
+    if os.getpid() != owner:
+        return  # a child that was forked from the owner
+    zygote.kill()  # it may be in the middle of its imports, and has nothing to tidy up
+    zygote.wait()
     shutil.rmtree(directory, ignore_errors=True)

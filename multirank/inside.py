@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,13 +58,27 @@ def enter(context: RankContext, recorder: Recorder) -> None:
     _context, _recorder = context, recorder
 
 
+def is_rank() -> bool:
+    """Whether this process is a rank that multirank started."""
+    return _context is not None
+
+
 def mark(label: str) -> None:
-    """Puts a point called `label` into the trace. Does nothing outside a rank."""
+    """Puts a point called `label` (its first 1,000 characters) into the trace.
+
+    Like `span` and `compute`, it does nothing outside a rank.
+    """
     _write("mark", label)
 
 
 def compute(label: str, seconds: float) -> None:
-    """Declares `seconds` of work at this point, for replays of the trace; it does not wait."""
+    """Declares `seconds` of work at this point, for replays of the trace; it does not wait.
+
+    Raises:
+        ValueError: `seconds` is negative or not finite.
+    """
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"compute({label!r}, {seconds}): seconds must be finite and at least 0")
     _write("compute", label, float(seconds))
 
 
@@ -77,6 +92,6 @@ def span(label: str) -> Iterator[None]:
         _write("end", label)
 
 
-def _write(kind: str, *fields: Any) -> None:
+def _write(kind: str, label: str, *fields: Any) -> None:
     if _recorder is not None:
-        _recorder.write(kind, *fields)
+        _recorder.write(kind, str(label)[:1000], *fields)

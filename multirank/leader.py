@@ -1,7 +1,8 @@
 """The leader of one world: forks its ranks, reports how they end, and leaves nothing running.
 
-It is forked from the zygote and talks to the parent over one connection. When the parent asks for
-the end, or is gone, it kills every rank and everything that they left behind.
+It is forked from the zygote and talks to the parent over one connection. When the parent closes
+it, or is gone, the leader kills every rank and everything that they left behind, and then ends;
+so the end of the connection tells the parent that nothing is left.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from . import rank as rank_process
 from .source import Source
 from .wire import receive_frame, send_frame
 
+KINDS = 4  # of descriptors that a rank is given: control socket, log, trace, stacks
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -49,6 +51,7 @@ def main(connection: socket.socket) -> NoReturn:
     """Leads one world; never returns."""
     try:
         os.setsid()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         Leader(connection).lead()
@@ -72,10 +75,14 @@ class Leader:
 
     def lead(self) -> None:
         """Receives the world's description, forks the ranks, and serves until the end."""
-        received = receive_frame(self._connection, max_descriptors=250)
-        if received is None:
-            return
-        setup: WorldSetup = pickle.loads(received[0])
+        frames: list[tuple[bytes, list[int]]] = []
+        while len(frames) < KINDS:  # the first carries the description, each one kind
+            received = receive_frame(self._connection, max_descriptors=250)
+            if received is None:
+                return
+            frames.append(received)
+        setup: WorldSetup = pickle.loads(frames[0][0])
+        descriptors = [frame[1] for frame in frames]
         directory = Path(tempfile.mkdtemp(prefix="multirank-world-"))
         try:
             directory.chmod(0o711)
@@ -83,25 +90,22 @@ class Leader:
             if setup.before_ranks is not None:
                 setup.before_ranks.load()()
             wakeup = _child_signal()
-            self._fork_ranks(setup, directory, received[1])
-            _tell(self._connection, pids=list(self._pids))
+            self._fork_ranks(setup, directory, descriptors, wakeup)
             self._serve(wakeup)
         finally:
             self._end_everything()
             shutil.rmtree(directory, ignore_errors=True)
-            _tell(self._connection, gone=True)
 
-    def _fork_ranks(self, setup: WorldSetup, directory: Path, descriptors: list[int]) -> None:
-        size = setup.world_size
-        by_kind = [descriptors[i * size : (i + 1) * size] for i in range(4)]
-        for rank in range(size):
+    def _fork_ranks(
+        self, setup: WorldSetup, directory: Path, by_kind: list[list[int]], wakeup: int
+    ) -> None:
+        descriptors = [descriptor for kind in by_kind for descriptor in kind]
+        for rank in range(setup.world_size):
             pid = os.fork()
             if pid == 0:
                 mine = [kind[rank] for kind in by_kind]
-                for descriptor in (*descriptors, self._connection.fileno()):
-                    if descriptor not in mine:
-                        os.close(descriptor)
-                rank_process.main(rank, setup, directory, *mine)
+                others = {*descriptors, self._connection.fileno(), wakeup}.difference(mine)
+                rank_process.main(rank, setup, directory, others, *mine)
             self._pids[pid] = rank
         for descriptor in descriptors:
             os.close(descriptor)
@@ -117,7 +121,7 @@ class Leader:
                     self._reap()
                     continue
                 received = receive_frame(self._connection)
-                if received is None or received[0] == b"end":
+                if received is None:
                     return
                 self._signal_ranks(received[0])
 
@@ -129,6 +133,9 @@ class Leader:
         }[request]
         for pid in self._pids:
             os.kill(pid, number)
+        if number == signal.SIGSTOP:  # which takes a moment
+            for pid in self._pids:
+                os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         _tell(self._connection, done=request.decode())
 
     def _reap(self) -> None:

@@ -10,13 +10,17 @@ rank either. (Where the system has no memfd, it is an unlinked temporary file.)
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import io
 import marshal
+import math
 import mmap
 import os
 import pickle
 import tempfile
+import threading
+from collections.abc import Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -24,7 +28,10 @@ import cloudpickle
 import numpy as np
 import torch
 
+from .source import PerRank
+
 _ALIGNMENT = 64
+_MOST_DIMENSIONS = 64  # what torch itself can work with
 RESULT_BYTES = 1 << 30  # sparse: pages that are never written cost nothing
 _F_SEAL_FUTURE_WRITE = 0x0010
 
@@ -73,6 +80,7 @@ class Arena:
         self.descriptor = descriptor
         self.size = os.fstat(descriptor).st_size
         self._next = 0
+        self._taken = 0
         access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         self._map = mmap.mmap(descriptor, self.size, mmap.MAP_SHARED, access)
 
@@ -100,21 +108,30 @@ class Arena:
         """A private copy of the tensor at `offset`.
 
         Raises:
-            AnswerError: it would lie outside the arena.
+            AnswerError: it would lie outside the arena, is no tensor, or more is taken out of the
+                arena, all in all, than it holds.
         """
-        count = 1
-        for extent in shape:
-            count *= extent
+        extent = math.prod(max(extent, 1) for extent in shape)
+        if len(shape) > _MOST_DIMENSIONS or extent >= 1 << 62:
+            raise AnswerError("a tensor of impossible shape")
+        count = math.prod(shape)
         nbytes = count * dtype.itemsize
         if offset < 0 or nbytes > self.size - offset:
             raise AnswerError(f"a tensor of {nbytes} bytes at {offset} lies outside its memory")
-        raw = bytearray(memoryview(self._map)[offset : offset + nbytes])
+        self._taken += nbytes
+        if self._taken > self.size:
+            raise AnswerError("its tensors overlap, and are larger together than their memory")
         if not count:
             return torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(raw, dtype=dtype, count=count).reshape(shape)
+        raw = bytearray(memoryview(self._map)[offset : offset + nbytes])
+        if dtype is torch.bool:  # whose bytes must be 0 or 1, or torch's behaviour is undefined
+            return (torch.frombuffer(raw, dtype=torch.uint8) != 0).reshape(shape)
+        return torch.frombuffer(raw, dtype=dtype).reshape(shape)
 
 
 # ---------------------------------------------------------------- sent down: arguments
+
+_registering = threading.Lock()  # cloudpickle's registry is the process's, not a thread's
 
 
 def pack(value: Any, by_value: ModuleType | None = None) -> tuple[bytes, int | None]:
@@ -126,16 +143,21 @@ def pack(value: Any, by_value: ModuleType | None = None) -> tuple[bytes, int | N
     Returns:
         the pickle, and the descriptor of the sealed file that holds its tensors (None: it has
         none), which the caller closes once it is sent.
+
+    Raises:
+        TypeError: something in it cannot be pickled.
+        ValueError: a `per_rank` is part of something else.
     """
     buffer = io.BytesIO()
     pickler = _Packer(buffer)
-    if by_value is not None:
-        cloudpickle.register_pickle_by_value(by_value)
     try:
-        pickler.dump(value)
-    finally:
-        if by_value is not None:
-            cloudpickle.unregister_pickle_by_value(by_value)
+        with _registering, _by_value(by_value):
+            pickler.dump(value)
+    except (TypeError, AttributeError, pickle.PicklingError, RecursionError) as error:
+        raise TypeError(
+            f"the function, or one of its arguments, cannot be sent to the ranks ({error}). "
+            "Give the ranks plain values and tensors, and make everything else inside the function"
+        ) from error
     if not pickler.tensors:
         return buffer.getvalue(), None
     size = sum(t.numel() * t.element_size() + _ALIGNMENT for t in pickler.tensors)
@@ -144,6 +166,19 @@ def pack(value: Any, by_value: ModuleType | None = None) -> tuple[bytes, int | N
         arena.put(tensor)
     seal_contents(arena.descriptor)
     return buffer.getvalue(), arena.descriptor
+
+
+@contextlib.contextmanager
+def _by_value(module: ModuleType | None) -> Iterator[None]:
+    """Within it cloudpickle sends what the module defines by value."""
+    if module is None or module.__name__ in cloudpickle.list_registry_pickle_by_value():
+        yield
+        return
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
 
 
 def unpack(payload: bytes, descriptor: int | None) -> Any:
@@ -173,6 +208,11 @@ class _Packer(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, CodeType):  # as it is: cloudpickle would drop its file's name
             return marshal.loads, (marshal.dumps(value),)
+        if isinstance(value, PerRank):
+            raise ValueError(
+                "per_rank is an argument by itself, and cannot be part of another one; give each "
+                "rank its own list or dict: per_rank([[...], [...]])"
+            )
         return super().reducer_override(value)
 
     def persistent_id(self, value: Any) -> Any:
@@ -215,11 +255,16 @@ def describe(value: Any, arena: Arena) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, int):
-        return ["int", str(int(value))]
+        return ["int", hex(value)]
     if isinstance(value, float):
         return ["float", float(value).hex()]
     if isinstance(value, np.ndarray | np.generic):
-        value = torch.from_numpy(np.ascontiguousarray(value))
+        value = torch.from_numpy(np.array(value, order="C"))
+    if hasattr(value, "full_tensor"):
+        raise TypeError(
+            f"a rank cannot return a {type(value).__name__}, which lies on several ranks; return "
+            "its full_tensor() or its to_local()"
+        )
     if isinstance(value, torch.Tensor):
         plain = value.detach().to("cpu")
         if dtype_name(plain.dtype) not in DTYPES or plain.layout is not torch.strided:
@@ -240,12 +285,13 @@ def build(tree: Any, arena: Arena) -> Any:
 
     Raises:
         AnswerError: the tree is not one that `describe` makes, or reaches outside the arena.
+        RecursionError: it is too deep.
     """
     match tree:
         case None | bool() | str():
             return tree
-        case ["int", str(digits)] if len(digits) < 4000:
-            return _number(int, digits)
+        case ["int", str(digits)]:
+            return _number(lambda hexadecimal: int(hexadecimal, 16), digits)
         case ["float", str(digits)]:
             return _number(float.fromhex, digits)
         case ["tensor", str(dtype), list(shape), int(offset)] if dtype in DTYPES and all(

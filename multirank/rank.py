@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,7 +32,7 @@ from .packages import serve
 from .source import Source
 from .stack import is_plumbing
 from .trace import Recorder
-from .wire import receive_frame, send_frame
+from .wire import ANSWER_BYTES, receive_frame, send_frame
 
 if TYPE_CHECKING:
     from .leader import WorldSetup
@@ -44,13 +45,32 @@ def main(
     rank: int,
     setup: WorldSetup,
     directory: Path,
+    leaders: Iterable[int],
     control: int,
     log: int,
     trace: int,
     stacks: int,
 ) -> NoReturn:
-    """Is one rank; never returns."""
-    connection = socket.socket(fileno=control)
+    """Is one rank; never returns. `leaders`: descriptors that are none of its business."""
+    try:
+        for descriptor in (*leaders, signal.set_wakeup_fd(-1)):
+            os.close(descriptor)
+        connection = socket.socket(fileno=control)
+        _serve(rank, setup, directory, connection, log, trace, stacks)
+    finally:
+        os._exit(0)
+
+
+def _serve(
+    rank: int,
+    setup: WorldSetup,
+    directory: Path,
+    connection: socket.socket,
+    log: int,
+    trace: int,
+    stacks: int,
+) -> None:
+    pid = os.getpid()
     try:
         _become_a_process_of_its_own(log, stacks)
         recorder = Recorder(trace)
@@ -64,16 +84,18 @@ def main(
         sys.path[:] = [*setup.import_path, *(p for p in sys.path if p not in setup.import_path)]
         _answer(connection, {"ready": True})
         while (received := receive_frame(connection, max_descriptors=2)) is not None:
-            _answer(connection, _run(*received))
+            answer = _run(*received)
+            if os.getpid() != pid:
+                return  # a child that the function forked; only the rank answers
+            recorder.flush()
+            _answer(connection, answer)
     except BaseException as error:
         _answer(connection, {"raised": _explain(error)})
-    finally:
-        os._exit(0)
 
 
 def _become_a_process_of_its_own(log: int, stacks: int) -> None:
-    signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     _die_with_leader()
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
@@ -148,9 +170,16 @@ def _run(payload: bytes, descriptors: list[int]) -> dict[str, Any]:
 
 def _answer(connection: socket.socket, message: dict[str, Any]) -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # the program closed it
+        with contextlib.suppress(Exception):  # the program closed it, or put something else there
             stream.flush()
-    send_frame(connection, json.dumps(message).encode())
+    frame = json.dumps(message).encode()
+    if len(frame) > ANSWER_BYTES:
+        error = ValueError(
+            f"what the function returned is too long: {len(frame)} bytes of numbers and strings, "
+            f"and {ANSWER_BYTES} is most; return a tensor instead of a long list"
+        )
+        frame = json.dumps({"raised": _explain(error)}).encode()
+    send_frame(connection, frame)
 
 
 def _explain(error: BaseException) -> dict[str, str]:

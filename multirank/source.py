@@ -36,7 +36,9 @@ class Source:
         sys.modules[self.filename] = module  # dataclasses look their module up there
         module.__file__ = self.filename
         show_source(self.filename, self.text)
-        exec(compile(self.text, self.filename, "exec"), module.__dict__)
+        exec(compile(self.text, self.filename, "exec", dont_inherit=True), module.__dict__)
+        if self.function not in module.__dict__:
+            raise NameError(f"{self.filename} defines no function {self.function!r}")
         function: Callable[..., Any] = module.__dict__[self.function]
         if not self.arguments:
             return function
@@ -56,7 +58,10 @@ class PerRank:
 
 
 def per_rank(items: Sequence[Any]) -> Any:
-    """Marks an argument of `run` or `World.call` of which rank r is given `items[r]`."""
+    """Marks an argument of `run` or `World.call` of which rank r is given `items[r]`.
+
+    It stands for a whole argument, positional or keyword, never for a part of one.
+    """
     return PerRank(tuple(items))
 
 

@@ -4,31 +4,38 @@ Every rank appends lines of JSON to a shared file of its own and then moves the 
 length, so that the record survives a crash and can be followed live. The parent turns the lines
 into a `Trace`. A rank's lines are untrusted: what does not parse marks the trace as damaged.
 
-Times are seconds of the monotonic clock, which all processes of a machine share.
+Times are seconds of the monotonic clock, which all processes of a machine share. The record of a
+rank is bounded: what would go beyond marks the trace as truncated.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import mmap
 import os
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-TRACE_BYTES = 1 << 26
+TRACE_BYTES = 1 << 26  # sparse: pages that are never written cost nothing
+MOST_RECORDS = 200_000  # of one rank, in a world's life: about 50,000 operations
+_LONGEST_RECORD = 1 << 14  # bytes
 _COMMITTED = struct.Struct("<Q")
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-@dataclass
+@dataclass(slots=True)
 class Operation:
     """One communication operation of one rank.
 
     Attributes:
         rank: the global rank that issued it.
+        id: its number, unique in its rank.
         name: as in torch.distributed: "send", "recv", "all_reduce", "broadcast", "all_gather",
             "reduce_scatter", "all_to_all", "gather", "scatter", "reduce", "barrier"; or
             "new_group".
@@ -79,7 +86,13 @@ class Mark:
 
 @dataclass
 class Trace:
-    """Everything recorded during one call, all ranks together; in order within each rank."""
+    """Everything recorded during one call, all ranks together; in order within each rank.
+
+    Attributes:
+        operations, marks: what was recorded.
+        truncated: some rank recorded more than is kept; the rest of its record is missing.
+        damaged: some rank wrote something that is no record; the rest of its record is missing.
+    """
 
     operations: list[Operation] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
@@ -100,33 +113,72 @@ class Trace:
 
 
 class Recorder:
-    """Writes one rank's lines (in the rank)."""
+    """Writes one rank's lines (in the rank). Any thread may use it."""
 
     def __init__(self, descriptor: int) -> None:
         self._map = mmap.mmap(descriptor, TRACE_BYTES)
         self._end = _COMMITTED.size
         self._lock = threading.Lock()
-        self._next_id = 0
-        self._full = False
+        self._ids = itertools.count(1)
+        self._room = MOST_RECORDS
+        self._dropped: deque[tuple[float, int]] = deque()
+        os.register_at_fork(after_in_child=self._stop)
 
     def new_id(self) -> int:
         """A number for an operation, unique in this rank."""
-        with self._lock:
-            self._next_id += 1
-            return self._next_id
+        return next(self._ids)
 
     def write(self, kind: str, *fields: Any) -> None:
-        """Appends one line, with the time as its second field; ignored once the file is full."""
-        line = json.dumps([kind, time.monotonic(), *fields], separators=(",", ":")).encode() + b"\n"
+        """Appends one line, with the time as its second field; ignored once there is no room."""
+        line = _encode([kind, time.monotonic(), *fields]).encode() + b"\n"
         with self._lock:
-            if self._full:
-                return
-            if self._end + len(line) + 16 > TRACE_BYTES:
-                self._full = True
-                line = b'["full",0]\n'
-            self._map[self._end : self._end + len(line)] = line
-            self._end += len(line)
-            _COMMITTED.pack_into(self._map, 0, self._end)
+            self._append_dropped()
+            self._append(line)
+
+    def step(self, kind: str, number: int) -> None:
+        """`write`, for what happens to an operation on its way."""
+        line = f'["{kind}",{time.monotonic()!r},{number}]\n'.encode()
+        with self._lock:
+            self._append(line)
+
+    def drop(self, number: int) -> None:
+        """Records that an operation's handle was dropped.
+
+        Finalizers call it, so it may interrupt `write` in the same thread, at any place: it never
+        waits for the lock. Whoever holds it, or the next to come, writes the line.
+        """
+        self._dropped.append((time.monotonic(), number))
+        if self._lock.acquire(blocking=False):
+            try:
+                self._append_dropped()
+            finally:
+                self._lock.release()
+
+    def flush(self) -> None:
+        """Writes what `drop` had to leave."""
+        with self._lock:
+            self._append_dropped()
+
+    def _append_dropped(self) -> None:
+        while self._dropped:
+            when, number = self._dropped.popleft()
+            self._append(f'["drop",{when!r},{number}]\n'.encode())
+
+    def _append(self, line: bytes) -> None:
+        if not self._room:
+            return
+        self._room -= 1
+        if not self._room or self._end + len(line) + 16 > TRACE_BYTES:
+            self._room = 0
+            line = b'["full",0]\n'
+        self._map[self._end : self._end + len(line)] = line
+        self._end += len(line)
+        _COMMITTED.pack_into(self._map, 0, self._end)
+
+    def _stop(self) -> None:
+        """A child that the program forks shares the file, and is not the rank."""
+        self._room = 0
+        self._lock = threading.Lock()
 
 
 class TraceReader:
@@ -137,22 +189,29 @@ class TraceReader:
         self._world_size = world_size
         self._map = mmap.mmap(descriptor, os.fstat(descriptor).st_size, prot=mmap.PROT_READ)
         self._position = _COMMITTED.size
+        self._room = MOST_RECORDS
         self._groups: dict[int, tuple[int, ...]] = {}
         self._open: dict[int, Operation] = {}
 
     def read_into(self, trace: Trace) -> bool:
-        """Adds everything new to `trace`; whether there was anything."""
+        """Adds everything new to `trace`; whether there was anything.
+
+        The first line that is no record, or one too many, ends the reading for good: what a rank
+        that scribbles on its file can cost the parent is bounded.
+        """
         end = min(_COMMITTED.unpack_from(self._map)[0], len(self._map))
-        if end <= self._position:
-            return False
-        lines = self._map[self._position : end].splitlines()
-        self._position = end
-        for line in lines:
+        start = self._position
+        while self._room and self._position < end:
+            stop = self._map.find(b"\n", self._position, self._position + _LONGEST_RECORD)
+            line = self._map[self._position : stop] if stop >= 0 else b""
+            self._position = stop + 1
+            self._room -= 1
             try:
                 self._take(json.loads(line), trace)
             except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
                 trace.damaged = True
-        return True
+                self._room = 0
+        return self._position != start
 
     def skip(self) -> None:
         """Forgets what has not been read, except the groups."""
@@ -162,26 +221,28 @@ class TraceReader:
     def _take(self, record: Sequence[Any], trace: Trace) -> None:
         match record:
             case ["issue", float(when), int(number), *rest]:
-                operation = self._operation(when, number, rest)
+                operation = self._operation(_time(when), number, rest)
                 self._open[number] = operation
                 trace.operations.append(operation)
             case ["wait", float(when), int(number)]:
                 if (waiting := self._open.get(number)) and waiting.waited is None:
-                    waiting.waited = when
+                    waiting.waited = _time(when)
             case ["complete", float(when), int(number)]:
                 if (done := self._open.get(number)) and done.completed is None:
-                    done.completed = when
+                    done.completed = _time(when)
             case ["drop", float(when), int(number)]:
                 if dropped := self._open.pop(number, None):
-                    dropped.dropped = when
+                    dropped.dropped = _time(when)
             case ["group", float(), int(number), list(ranks)]:
                 self._groups[number] = self._ranks(ranks)
             case ["mark" | "begin" | "end" as kind, float(when), str(label)]:
-                trace.marks.append(Mark(self._rank, kind, label, when))
+                trace.marks.append(Mark(self._rank, kind, label, _time(when)))
             case ["compute", float(when), str(label), float(seconds)]:
-                trace.marks.append(Mark(self._rank, "compute", label, when, seconds))
+                mark = Mark(self._rank, "compute", label, _time(when), _time(seconds))
+                trace.marks.append(mark)
             case ["full", _]:
                 trace.truncated = True
+                self._room = 0
             case _:
                 raise ValueError("not a record")
 
@@ -198,7 +259,7 @@ class TraceReader:
                 int(nbytes),
                 str(file),
                 int(line),
-            ] if nbytes >= 0:
+            ] if 0 <= nbytes < 1 << 63 and (peer is None or 0 <= peer < self._world_size):
                 return Operation(
                     self._rank,
                     number,
@@ -208,7 +269,7 @@ class TraceReader:
                     tag,
                     reduce_op,
                     dtype,
-                    tuple(int(extent) for extent in shape),
+                    tuple(_extent(extent) for extent in shape),
                     nbytes,
                     when,
                     file,
@@ -217,7 +278,19 @@ class TraceReader:
         raise ValueError("not an operation")
 
     def _ranks(self, ranks: Iterable[Any]) -> tuple[int, ...]:
-        group = tuple(int(rank) for rank in ranks)
-        if not all(0 <= rank < self._world_size for rank in group):
+        group = tuple(_extent(rank) for rank in ranks)
+        if not all(rank < self._world_size for rank in group):
             raise ValueError("a rank outside the world")
         return group
+
+
+def _time(seconds: float) -> float:
+    if not 0 <= seconds < 1e12:
+        raise ValueError("not a time")
+    return seconds
+
+
+def _extent(number: Any) -> int:
+    if type(number) is not int or not 0 <= number < 1 << 63:
+        raise ValueError("not an extent")
+    return number

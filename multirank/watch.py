@@ -58,6 +58,7 @@ _LIBRARIES = tuple(str(Path(file).parent) + os.sep for file in (torch.__file__, 
 
 _recorder: Recorder
 _ranks_of_next_group: list[int] = []
+_is_users: dict[str, bool] = {}  # by file
 
 
 def caller() -> tuple[str, int]:
@@ -65,7 +66,10 @@ def caller() -> tuple[str, int]:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_LIBRARIES) and not name.startswith("<frozen"):
+        users = _is_users.get(name)
+        if users is None:
+            users = _is_users[name] = not name.startswith((*_LIBRARIES, "<frozen"))
+        if users:
             return name, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return "", 0
@@ -82,7 +86,7 @@ class WatchedWork(Work):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         if not self._seen_complete:
-            _recorder.write("wait", self._number)
+            _recorder.step("wait", self._number)
         done = self._work.wait() if not timeout else self._work.wait(timeout)
         self._complete()
         return done
@@ -119,13 +123,20 @@ class WatchedWork(Work):
     def _complete(self) -> None:
         if not self._seen_complete:
             self._seen_complete = True
-            _recorder.write("complete", self._number)
+            _recorder.step("complete", self._number)
 
     def __del__(self) -> None:
-        _recorder.write("drop", self._number)
+        _recorder.drop(self._number)
 
 
-class WatchedProcessGroup(dist.ProcessGroup):
+class _LikeGloo(type(dist.ProcessGroup)):  # type: ignore[misc]
+    """Lets torch.distributed recognise its own gloo by the class that it finds in its place."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, ProcessGroupGloo) or super().__instancecheck__(instance)
+
+
+class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
     """What torch.distributed gets when it asks for gloo."""
 
     Options = ProcessGroupGloo.Options
@@ -155,13 +166,13 @@ class WatchedProcessGroup(dist.ProcessGroup):
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
         number = self._issue("barrier", (), {})
-        _recorder.write("wait", number)
+        _recorder.step("wait", number)
         waiting: Any = self._inner
         if timeout:
             waiting.monitored_barrier(timeout, wait_all_ranks)
         else:
             waiting.monitored_barrier(wait_all_ranks=wait_all_ranks)
-        _recorder.write("complete", number)
+        _recorder.step("complete", number)
 
     def _issue(self, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> int:
         """Records that an operation is about to start; its number."""
@@ -173,12 +184,12 @@ class WatchedProcessGroup(dist.ProcessGroup):
             _refuse_strided(name, tensors)
         peer = tag = None
         if method in ("send", "recv"):
-            peer, tag = self._ranks[args[1]], int(args[2])
+            peer, tag = self._global_rank(name, args[1]), int(args[2])
         elif method == "recv_anysource":
             tag = int(args[1])
         elif name in ("broadcast", "reduce", "gather", "scatter"):
             root = getattr(options, "rootRank", None)
-            peer = None if root is None else self._ranks[root]
+            peer = None if root is None else self._global_rank(name, root)
         first = tensors[0] if tensors else None
         number = _recorder.new_id()
         _recorder.write(
@@ -197,6 +208,13 @@ class WatchedProcessGroup(dist.ProcessGroup):
             *caller(),
         )
         return number
+
+    def _global_rank(self, name: str, group_rank: int) -> int:
+        if not 0 <= group_rank < len(self._ranks):
+            raise ValueError(
+                f"dist.{name}: rank {group_rank} is not in this group of {len(self._ranks)} ranks"
+            )
+        return self._ranks[group_rank]
 
 
 def _watched(method: str) -> Callable[..., Work]:
@@ -230,11 +248,9 @@ def _reduce_op(options: Any) -> str | None:
 
 def _refuse_strided(name: str, tensors: Sequence[torch.Tensor]) -> None:
     """gloo's collectives take a tensor's memory from its first element on, whatever the strides:
-    wrong numbers, or a crash. NCCL refuses such tensors; so do we, for both."""
+    wrong numbers, or a crash. So do ranks that differ in their memory format."""
     for tensor in tensors:
         if tensor.layout is not torch.strided or tensor.is_contiguous():
-            continue
-        if tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last):
             continue
         raise ValueError(
             f"dist.{name} needs contiguous tensors; this one has shape {tuple(tensor.shape)} and "
@@ -262,9 +278,9 @@ def install(recorder: Recorder) -> None:
         recorder.write(
             "issue", number, "new_group", group, None, None, None, None, [], 0, *caller()
         )
-        recorder.write("wait", number)
+        recorder.step("wait", number)
         made = make_group(size, rank, ranks, *args, **kwargs)
-        recorder.write("complete", number)
+        recorder.step("complete", number)
         return made
 
     torch_names._new_process_group_helper = make_group_recorded

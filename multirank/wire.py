@@ -1,16 +1,19 @@
 """Frames on a socket: eight bytes of length, then that many bytes; descriptors ride on the length.
 
-Both directions of the library use it. Towards a rank the payload may be a pickle; from a rank it
-is JSON only, read through `FrameReader`, which never blocks and never takes more than its limit.
+Both directions of the library use it. Towards a rank the payload may be a pickle, sent by
+`FrameWriter` as fast as the rank takes it; from a rank it is JSON only, read through
+`FrameReader`. Neither of the two ever blocks, and the reader never takes more than its limit.
 """
 
 from __future__ import annotations
 
 import array
+import os
 import socket
 import struct
 from collections.abc import Iterator, Sequence
 
+ANSWER_BYTES = 1 << 24  # the longest frame that a rank may send
 _LENGTH = struct.Struct("!Q")
 
 
@@ -21,12 +24,8 @@ class WireError(RuntimeError):
 def send_frame(connection: socket.socket, payload: bytes, descriptors: Sequence[int] = ()) -> None:
     """Sends one frame, with `descriptors` (at most 250) attached. Blocks until all is written."""
     header = _LENGTH.pack(len(payload))
-    if descriptors:
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
-        sent = connection.sendmsg([header], rights)
-        connection.sendall(header[sent:] + payload)
-    else:
-        connection.sendall(header + payload)
+    sent = connection.sendmsg([header], _rights(descriptors))
+    connection.sendall(header[sent:] + payload)
 
 
 def receive_frame(
@@ -58,6 +57,42 @@ def receive_frame(
             raise WireError("the connection ended inside a frame")
         view = view[count:]
     return bytes(payload), descriptors
+
+
+class FrameWriter:
+    """Sends frames over a non-blocking socket, as fast as the other side takes them."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._unsent = memoryview(b"")
+        self._descriptors: list[int] = []
+
+    def put(self, payload: bytes, descriptors: Sequence[int]) -> None:
+        """Takes a frame for `flush` to send; its descriptors are closed here once they are sent."""
+        self._unsent = memoryview(_LENGTH.pack(len(payload)) + payload)
+        self._descriptors = list(descriptors)
+
+    def flush(self) -> bool:
+        """Sends what can be sent now; whether nothing is left to send."""
+        try:
+            while self._unsent:
+                sent = self._connection.sendmsg([self._unsent], _rights(self._descriptors))
+                self._unsent = self._unsent[sent:]
+                self._close_descriptors()
+        except BlockingIOError:
+            return False
+        except OSError:  # the other side is gone, and what it was to be told with it
+            self.discard()
+        return True
+
+    def discard(self) -> None:
+        """Forgets what has not been sent."""
+        self._unsent = memoryview(b"")
+        self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
 
 class FrameReader:
@@ -103,3 +138,9 @@ class FrameReader:
             if not part:
                 self.closed = True
             self._buffer += part
+
+
+def _rights(descriptors: Sequence[int]) -> list[tuple[int, int, array.array[int]]]:
+    if not descriptors:
+        return []
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]

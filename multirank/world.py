@@ -8,6 +8,7 @@ drains the logs, keeps the deadline, and ends everybody as soon as one rank has 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import mmap
 import os
@@ -22,19 +23,22 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from . import connect
-from .leader import WorldSetup
+from .leader import KINDS, WorldSetup
 from .memory import RESULT_BYTES, AnswerError, Arena, build, pack, shared_file
 from .result import Ending, RaisedException, RankRun, Run
 from .source import PerRank, Source
 from .stack import STACK_BYTES, user_stack
 from .trace import TRACE_BYTES, Trace, TraceReader
-from .wire import FrameReader, WireError, receive_frame, send_frame
+from .wire import ANSWER_BYTES, FrameReader, FrameWriter, WireError, receive_frame, send_frame
 
 MAX_WORLD_SIZE = 64
-_ANSWER_LIMIT = 1 << 24
+_TYPE_LENGTH, _TEXT_LENGTH = 200, 1 << 16  # characters kept of an exception
 _LOG_HEAD, _LOG_TAIL, _LOG_LIMIT = 48 << 10, 16 << 10, 64 << 20
 _GRACE = 0.3  # seconds that peers get to finish, or to fail by themselves, once one has failed
 _START_TIMEOUT = 60.0
+_LEADER_TIMEOUT = 20.0  # a leader answers at once, unless its machine stands still
+_STACKS_TIMEOUT = 0.5
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 # How gloo says that a peer is gone.
 _LOST = (
     ("RuntimeError", "DistBackendError", "DistNetworkError"),
@@ -76,6 +80,7 @@ class World:
         _check_world(world_size, groups)
         self.world_size = world_size
         self.alive = False
+        self._owner = os.getpid()
         setup = WorldSetup(
             world_size=world_size,
             groups={name: list(ranks) for name, ranks in groups.items()},
@@ -87,6 +92,7 @@ class World:
             port=0 if process_group else _free_port(),
         )
         self._leader = connect.leader()
+        self._leader.settimeout(_LEADER_TIMEOUT)
         self._links: list[_Link] = []
         try:
             self._start(setup)
@@ -109,29 +115,32 @@ class World:
         After a call that did not finish on every rank the world is closed.
 
         Args:
-            timeout: seconds after which every rank is ended.
+            timeout: seconds after which every rank is ended; `math.inf` for never.
             check: raise when a rank fails.
 
         Raises:
             RanksFailed: `check` is true and some rank did not finish.
             RuntimeError: the world is closed.
-            ValueError: a `per_rank` argument does not have one item for each rank.
+            TypeError: the function or an argument cannot be pickled.
+            ValueError: a `per_rank` argument does not have one item for each rank, or is part of
+                another argument; `timeout` is not positive.
         """
-        if not self.alive:
-            raise RuntimeError(
-                "this world is closed: an earlier call failed, or close() was called"
-            )
-        for link in self._links:
-            link.begin()
-        run = Run(self.world_size, [link.run for link in self._links], timeout=timeout)
-        messages = [
-            pack((function, *_for_rank(rank, args, kwargs)), _module_of(function))
-            for rank in range(self.world_size)
-        ]
-        started = time.monotonic()
-        for link, (payload, tensors) in zip(self._links, messages, strict=True):
-            link.send(payload, tensors)
-        self._wait(started + timeout, run.trace)
+        self._check_alive()
+        if not timeout > 0:
+            raise ValueError(f"timeout is {timeout}; it must be a positive number of seconds")
+        with contextlib.ExitStack() as files:
+            messages = self._pack(function, args, kwargs, files)
+            for link in self._links:
+                link.begin()
+            run = Run(self.world_size, [link.run for link in self._links], timeout=timeout)
+            started = time.monotonic()
+            try:
+                for link, (payload, tensors) in zip(self._links, messages, strict=True):
+                    link.send(payload, tensors)
+                self._wait(started + timeout, run.trace)
+            except BaseException:
+                self.close()
+                raise
         run.seconds = time.monotonic() - started
         if not run.ok:
             self.close()
@@ -140,21 +149,29 @@ class World:
         return run.check() if check else run
 
     def hold(self) -> None:
-        """Stops every rank (SIGSTOP) until `release`, so that another world has the machine."""
+        """Stops every rank (SIGSTOP) until `release`, so that another world has the machine.
+
+        Raises:
+            RuntimeError: the world is closed.
+        """
+        self._check_alive()
         self._ask(b"hold")
 
     def release(self) -> None:
-        """Lets the ranks go on."""
+        """Lets the ranks go on.
+
+        Raises:
+            RuntimeError: the world is closed.
+        """
+        self._check_alive()
         self._ask(b"release")
 
     def close(self) -> None:
         """Ends every rank and whatever the ranks started. Harmless when closed already."""
         self.alive = False
         if self._leader.fileno() >= 0:
-            with contextlib.suppress(OSError, WireError):
-                send_frame(self._leader, b"end")
-                while self._hear_leader() is not None:
-                    pass
+            if self._owner == os.getpid():  # a forked child's copy must not end the world
+                self._dismiss_leader()
             self._leader.close()
         for link in self._links:
             link.close()
@@ -170,43 +187,86 @@ class World:
     ) -> None:
         self.close()
 
+    def _check_alive(self) -> None:
+        if not self.alive:
+            raise RuntimeError(
+                "this world is closed: an earlier call failed, or close() was called"
+            )
+        if self._owner != os.getpid():
+            raise RuntimeError("this world belongs to the process that made it, not to its child")
+
     # ------------------------------------------------------------ starting
 
     def _start(self, setup: WorldSetup) -> None:
-        self._links = [_Link(rank, self.world_size) for rank in range(self.world_size)]
-        theirs = [d for i in range(4) for d in (link.theirs[i] for link in self._links)]
+        for rank in range(self.world_size):
+            self._links.append(_Link(rank, self.world_size))
         try:
-            send_frame(self._leader, pickle.dumps(setup), theirs)
+            for kind in range(KINDS):
+                theirs = [link.theirs[kind] for link in self._links]
+                send_frame(self._leader, b"" if kind else pickle.dumps(setup), theirs)
+        except OSError as error:
+            raise connect.StartError(
+                f"the process that starts ranks has died ({error})\n{connect.complaint()}"
+            ) from error
         finally:
             for link in self._links:
                 link.give_away()
         trace = Trace()
         self._wait(time.monotonic() + _START_TIMEOUT, trace)
         for link in self._links:
-            if link.run.ending is not Ending.FINISHED:
-                reason = Run(self.world_size, [li.run for li in self._links], trace).story
-                raise connect.StartError(
-                    "the ranks could not be started: " + "\n".join([reason, connect.complaint()])
-                )
+            link.finish(trace)
+        run = Run(self.world_size, [link.run for link in self._links], trace, 0.0, _START_TIMEOUT)
+        if not run.ok:
+            raise connect.StartError(
+                f"the ranks could not be started: {run.story}\n{connect.complaint()}"
+            )
         self.alive = True
+
+    def _pack(
+        self,
+        function: Callable[..., Any] | Source,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        files: contextlib.ExitStack,
+    ) -> list[tuple[bytes, int | None]]:
+        """What every rank is sent; `files` closes the descriptors."""
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, PerRank) and len(value.items) != self.world_size:
+                raise ValueError(
+                    f"per_rank was given {len(value.items)} item(s) for {self.world_size} ranks"
+                )
+        differ = any(isinstance(value, PerRank) for value in (*args, *kwargs.values()))
+        messages = []
+        for rank in range(self.world_size if differ else 1):
+            payload, tensors = pack(
+                (function, *_for_rank(rank, args, kwargs)), _module_of(function)
+            )
+            if tensors is not None:
+                files.callback(os.close, tensors)
+            messages.append((payload, tensors))
+        return messages if differ else messages * self.world_size
 
     # ------------------------------------------------------------ waiting
 
     def _wait(self, deadline: float, trace: Trace) -> None:
         """Returns when every rank's call has ended, one way or another."""
         with selectors.DefaultSelector() as selector:
-            selector.register(self._leader, selectors.EVENT_READ, self._hear_leader)
+            selector.register(self._leader, _READ, self._watch_leader)
             for link in self._links:
-                for descriptor, handler in link.handlers():
-                    selector.register(descriptor, selectors.EVENT_READ, handler)
+                for descriptor, events, handler in link.handlers():
+                    selector.register(descriptor, events, handler)
             first_failure: float | None = None
             while any(link.run.ending is None for link in self._links):
-                limit = deadline if first_failure is None else min(deadline, first_failure + _GRACE)
-                for key, _ in selector.select(max(0.0, limit - time.monotonic())):
-                    if key.data() is None:
-                        selector.unregister(key.fileobj)
                 if first_failure is None and any(link.failed for link in self._links):
                     first_failure = time.monotonic()
+                limit = deadline if first_failure is None else min(deadline, first_failure + _GRACE)
+                patience = min(max(0.0, limit - time.monotonic()), 3600.0)
+                for key, _ in selector.select(patience):
+                    events = key.data()
+                    if not events:
+                        selector.unregister(key.fileobj)
+                    elif events != key.events:
+                        selector.modify(key.fileobj, events, key.data)
                 if time.monotonic() >= limit:
                     self._give_up(Ending.TIMED_OUT if first_failure is None else Ending.STOPPED)
             for link in self._links:
@@ -218,24 +278,38 @@ class World:
 
     def _give_up(self, ending: Ending) -> None:
         """The rest will not finish; at a deadline each first writes down its stacks."""
+        unfinished = [link for link in self._links if link.run.ending is None]
         if ending is Ending.TIMED_OUT:
-            with contextlib.suppress(OSError, WireError):
+            with contextlib.suppress(connect.StartError):
                 self._ask(b"stacks")
-            time.sleep(0.05)
-        for link in self._links:
+            limit = time.monotonic() + _STACKS_TIMEOUT
+            while time.monotonic() < limit and not all(link.has_stack for link in unfinished):
+                time.sleep(0.005)
+        for link in unfinished:
             if link.run.ending is None:
                 link.run.ending = ending
 
+    # ------------------------------------------------------------ the leader
+
     def _ask(self, request: bytes) -> None:
-        send_frame(self._leader, request)
+        try:
+            send_frame(self._leader, request)
+        except OSError as error:
+            raise connect.StartError(f"the leader of this world is gone ({error})") from error
         while (message := self._hear_leader()) is not None:
             if message.get("done") == request.decode():
                 return
         raise connect.StartError("the leader of this world is gone")
 
+    def _watch_leader(self) -> int:
+        return 0 if self._hear_leader() is None else _READ
+
     def _hear_leader(self) -> dict[str, Any] | None:
         """Takes one message of the leader's; None when it is gone, and all ranks with it."""
-        received = receive_frame(self._leader)
+        try:
+            received = receive_frame(self._leader)
+        except (OSError, WireError):
+            received = None
         if received is None:
             for link in self._links:
                 link.exited(None)
@@ -245,7 +319,14 @@ class World:
             raise connect.StartError(f"the leader of this world failed:\n{message['fault']}")
         if "exit" in message:
             self._links[message["exit"]].exited(message["code"])
-        return None if "gone" in message else message
+        return message
+
+    def _dismiss_leader(self) -> None:
+        """Returns when the leader has ended everything, and itself."""
+        with contextlib.suppress(OSError):
+            self._leader.shutdown(socket.SHUT_WR)
+            while self._leader.recv(1 << 12):
+                pass
 
 
 class _Link:
@@ -255,7 +336,10 @@ class _Link:
         self.run = RankRun(rank)
         self._control, rank_control = socket.socketpair()
         self._control.setblocking(False)
-        self._reader = FrameReader(self._control, _ANSWER_LIMIT)
+        self._reader = FrameReader(self._control, ANSWER_BYTES)
+        self._writer = FrameWriter(self._control)
+        self._exit_code: int | None = None
+        self._exited = False
         self._log, rank_log = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._log, False)
         self._log_bytes = _Log()
@@ -279,55 +363,57 @@ class _Link:
 
     def begin(self) -> None:
         """Makes ready for a new call."""
+        self.hear()  # what came after the last answer counts for nothing
         self.run = RankRun(self.run.rank)
         self._trace.skip()
         self._log_bytes = _Log()
+        if self._exited:
+            self.exited(self._exit_code)
 
     def send(self, payload: bytes, tensors: int | None) -> None:
-        """Sends a call; `tensors`, the arguments' file, is closed here."""
+        """Begins to send a call; `tensors` is the arguments' file."""
         output = shared_file(RESULT_BYTES, "multirank-output")
         self._output = Arena(output, writable=False)
-        descriptors = [output] if tensors is None else [output, tensors]
-        self._control.setblocking(True)
-        try:
-            send_frame(self._control, payload, descriptors)
-        except OSError:
-            pass  # it has died; the leader reports how
-        finally:
-            self._control.setblocking(False)
-            for descriptor in descriptors:
-                os.close(descriptor)
+        self._writer.put(payload, [output] if tensors is None else [output, os.dup(tensors)])
 
-    def handlers(self) -> list[tuple[Any, Callable[[], Any]]]:
-        """What to watch, and what to do when it is readable (None: watch it no more)."""
-        if self._reader.closed:
-            return []
-        return [(self._control, self.hear), (self._log, self.drain)]
+    def handlers(self) -> list[tuple[Any, int, Callable[[], int]]]:
+        """What to watch, for which events, and what then to do: it says what to watch for next."""
+        events = _READ if self._writer.flush() else _READ | _WRITE
+        control: tuple[Any, int, Callable[[], int]] = (self._control, events, self.talk)
+        log: tuple[Any, int, Callable[[], int]] = (self._log, _READ, self.drain)
+        return [log] if self._reader.closed else [control, log]
 
-    def hear(self) -> bool | None:
-        """Takes what the rank says."""
+    def talk(self) -> int:
+        """Takes what the rank says, and sends it what it has not been told yet."""
+        sent = self._writer.flush()
+        if not self.hear():
+            return 0
+        return _READ if sent else _READ | _WRITE
+
+    def hear(self) -> bool:
+        """Takes what the rank says; whether it may say more."""
         try:
             for frame in self._reader.frames():
                 if self.run.ending is None:
                     self._take(json.loads(frame))
         except (WireError, AnswerError, ValueError, TypeError, RecursionError) as error:
-            self._fail(f"sent something that is no answer ({error})")
-            return None
-        return None if self._reader.closed else True
+            self._fail(f"sent something that is no answer ({str(error)[:200]})")
+            return False
+        return not self._reader.closed
 
-    def drain(self) -> bool | None:
-        """Takes what the rank printed."""
-        while True:
+    def drain(self) -> int:
+        """Takes what the rank printed: a pipe full, and not more at once, for it may never stop."""
+        for _ in range(16):
             try:
                 part = os.read(self._log, 1 << 16)
             except BlockingIOError:
                 break
             if not part:
-                return None
+                return 0
             self._log_bytes.add(part)
         if self._log_bytes.total > _LOG_LIMIT:
             self._fail(f"was ended: it printed more than {_LOG_LIMIT >> 20} MiB")
-        return True
+        return _READ
 
     def read_trace(self, trace: Trace) -> None:
         """Adds to `trace` what the rank has recorded since the last time."""
@@ -336,6 +422,7 @@ class _Link:
     def exited(self, code: int | None) -> None:
         """The rank's process has ended; what it said before still counts."""
         self.hear()
+        self._exited, self._exit_code = True, code
         if self.run.ending is None:
             self.run.ending = Ending.DIED
             self.run.exit_code = code
@@ -356,10 +443,16 @@ class _Link:
             self.run.stack = user_stack(self._stacks[:].rstrip(b"\0").decode("utf-8", "replace"))
         self._output = None
 
+    @property
+    def has_stack(self) -> bool:
+        """Whether the rank has written down where it is."""
+        return self._stacks[0] != 0
+
     def close(self) -> None:
         """Closes the parent's ends; the log is read to its end first."""
         if self._control.fileno() >= 0:
             self.drain()
+            self._writer.discard()
             self._control.close()
             os.close(self._log)
 
@@ -371,7 +464,11 @@ class _Link:
                 self.run.result = build(tree, self._output)
                 self.run.ending = Ending.FINISHED
             case {"raised": {"type": str(kind), "message": str(text), "traceback": str(lines)}}:
-                self.run.exception = RaisedException(kind, text, lines)
+                self.run.exception = RaisedException(
+                    _printable(kind[:_TYPE_LENGTH]),
+                    _printable(text[:_TEXT_LENGTH]),
+                    _printable(lines[-_TEXT_LENGTH:]),
+                )
                 self.run.ending = Ending.RAISED
             case _:
                 raise AnswerError("unknown message")
@@ -457,15 +554,25 @@ def _module_of(function: Callable[..., Any] | Source) -> ModuleType | None:
     pytest, 0.1 s in every rank), and it need not be importable at all. An installed package's
     function is imported; what `__main__` defines travels by value in any case.
     """
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__module__", None) or ""
+    module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
     if (
         isinstance(function, Source)
         or file is None
+        or name == "__main__"
+        or name.partition(".")[0] in sys.stdlib_module_names
         or {"site-packages", "dist-packages"} & {*Path(file).parts}
     ):
         return None
-    return None if module is None or module.__name__ == "__main__" else module
+    return module
+
+
+def _printable(text: str) -> str:
+    """Without the halves of characters that no encoding can print."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _own_import_path() -> list[str]:

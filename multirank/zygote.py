@@ -12,11 +12,13 @@ import gc
 import importlib
 import os
 import selectors
+import shutil
 import signal
 import socket
 import struct
 import sys
 import warnings
+from pathlib import Path
 
 # With torch alone, the first optimizer step would cost every rank 1.2 s, and after a drop of
 # privileges a late import can fail.
@@ -69,13 +71,22 @@ def serve(listener: socket.socket) -> None:
     while True:
         for key, _ in waiting.select():
             if key.fd == 0:
+                shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
                 os._exit(0)
             connection, _ = listener.accept()
-            if _peer_uid(connection) == os.getuid() and os.fork() == 0:
+            if _peer_uid(connection) == os.getuid() and _fork() == 0:
                 waiting.close()
                 listener.close()
                 leader.main(connection)
             connection.close()
+
+
+def _fork() -> int:
+    try:
+        return os.fork()
+    except OSError as error:  # no process or memory left: this world fails, the next may not
+        print(f"no leader could be forked: {error}", file=sys.stderr, flush=True)
+        return -1
 
 
 def _peer_uid(connection: socket.socket) -> int:
@@ -87,10 +98,10 @@ def _peer_uid(connection: socket.socket) -> int:
 
 def main() -> None:
     """Runs as `python -I -S -c ... DESCRIPTOR`, the listening socket being that descriptor."""
-    warnings.filterwarnings("ignore")
-    for name in PRELOADED:
-        importlib.import_module(name)
-    warnings.resetwarnings()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in PRELOADED:
+            importlib.import_module(name)
     import torch
 
     torch.set_num_threads(1)

@@ -78,7 +78,8 @@ def gather(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 def reduce(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     tensor = lay_out(inputs["tensor"], inputs["layout"])
     impl.collectives.reduce(tensor, inputs["root"], **keywords(here, inputs))
-    return {"result": tensor, "around": around(tensor)}
+    what = "result" if here.rank == inputs["root"] else "input"
+    return {what: tensor, "around": around(tensor)}
 
 
 def all_reduce(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -126,15 +127,16 @@ def barrier(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def refusals(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """A good call, then bad ones, each wrong on every rank; what the good one gave and each raised.
+    """A good call, or bad ones, each wrong on every rank: what the good one gave or each raised.
 
-    inputs: "good", the name of a case, with its inputs as "inputs"; "calls", a list of [function,
-    arguments by name], where {"zeros": shape, "dtype": name} stands for a tensor, "op.NAME" for a
-    ReduceOp.
+    inputs: "good", the name of a case, with its inputs as "inputs"; or "calls", a list of
+    [function, arguments by name], where {"zeros": shape, "dtype": name} stands for a tensor,
+    "op.NAME" for a ReduceOp.
     """
-    good = globals()[inputs["good"]](impl, here, inputs["inputs"])
+    if "good" in inputs:
+        good: dict[str, Any] = globals()[inputs["good"]](impl, here, inputs["inputs"])
+        return good
     raised = []
-    multirank.mark("refusals")
     for function, arguments in inputs["calls"]:
         given = {name: build(value) for name, value in arguments.items()}
         try:
@@ -144,7 +146,7 @@ def refusals(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
             raise
         except Exception as error:
             raised.append("ValueError" if isinstance(error, ValueError) else type(error).__name__)
-    return good | {"raised": raised}
+    return {"raised": raised}
 
 
 def build(value: Any) -> Any:
@@ -159,15 +161,16 @@ def build(value: Any) -> Any:
 
 
 def large(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """One call on tensors too large to send: element i of rank r is (a i + b r) mod m.
+    """One call on tensors too large to send: element i is (a i + b) mod m.
 
     inputs: "function", "elements" (of the calling rank's input), "output_elements" (None: in
-    place), "a", "b", "modulus". The result stays in the rank, for `samples`; its size comes back.
+    place), "a" and "b" (of the calling rank alone: what its peers have it learns from them only),
+    "modulus". The result stays in the rank, for `samples`; its size comes back.
     """
     if "starts" in inputs:
         return samples(inputs)
     period = torch.arange(inputs["modulus"], dtype=torch.int64)
-    period = period.mul(inputs["a"]).add(inputs["b"] * here.rank).remainder(inputs["modulus"])
+    period = period.mul(inputs["a"]).add(inputs["b"]).remainder(inputs["modulus"])
     elements = inputs["elements"]
     repeats = -(-elements // inputs["modulus"])
     tensor = result = period.to(torch.float32).repeat(repeats)[:elements].clone()
@@ -178,7 +181,7 @@ def large(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         result = torch.empty(inputs["output_elements"], dtype=torch.float32)
         function(result, tensor)
     multirank.context().state["result"] = result
-    return {"elements": result.numel(), "dtype": str(result.dtype)}
+    return {"elements": result.numel()}
 
 
 def samples(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Cases for launch.py, with recorders in place of torch.distributed's start and stop."""
+"""Cases for launch.py, with recorders in place of torch.distributed's start and stop.
+
+What stands behind the recorders is a process group of one rank, so that whatever else a program
+does once it has started (asks for its rank, waits for the others) works.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 from typing import Any
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 
 ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
@@ -16,7 +21,8 @@ def setups(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 
     The recorder stands there before launch.py is imported, however it may import the function.
     """
-    signature = inspect.signature(dist.init_process_group)
+    start = dist.init_process_group
+    signature = inspect.signature(start)
     started: list[dict[str, Any]] = []
 
     def record(*args: Any, **kwargs: Any) -> None:
@@ -31,6 +37,7 @@ def setups(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
                 "environment": environment,
             }
         )
+        start("gloo", store=HashStore(), rank=0, world_size=1)
 
     replace("init_process_group", record)
     return {"calls": [_setup(impl, call, started) for call in inputs["calls"]]}
@@ -43,24 +50,24 @@ def _setup(impl: Any, call: dict[str, Any], started: list[dict[str, Any]]) -> di
     os.environ.update(call["environment"])
     try:
         impl.launch.setup(**call["arguments"])
-    except ValueError:
-        return {"raised": "ValueError", "started": list(started)}
-    return {"raised": "nothing", "started": list(started)}
+    except ValueError as error:
+        return {"raised": "ValueError", "message": str(error), "started": list(started)}
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    return {"raised": "nothing", "message": "", "started": list(started)}
 
 
 def cleanups(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """Calls cleanup with a process group there, and again without."""
+    stop = dist.destroy_process_group
     destroyed: list[bool] = []
-    there = [True]
 
     def destroy(*args: Any, **kwargs: Any) -> None:
-        if not there[0]:
-            raise ValueError("there is no process group to destroy")
+        stop(*args, **kwargs)
         destroyed.append(True)
-        there[0] = False
 
     replace("destroy_process_group", destroy)
-    replace("is_initialized", lambda: there[0])
     impl.launch.cleanup()
     first = len(destroyed)
     impl.launch.cleanup()

@@ -1,1 +1,1 @@
-"""The graded checks: the trusted side. One file for each problem, run under pytest by the grader."""
+"""The graded checks: the trusted side. One file a problem, run under pytest by the grader."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autograder.agreement import require_values
+from autograder.agreement import require_untouched, require_values
 from autograder.collective import require_agreement_with_torch, require_refusals, score_large
 from autograder.grading import Credit
 from autograder.judge import Judge
@@ -13,7 +13,7 @@ from autograder.scenario import Scenario, on
 @problem("all_gather", share="1/5")
 def test_one_dimension(judge: Judge) -> None:
     """Vectors, on 1, 2, 3 and 4 ranks."""
-    require_values(judge, on(Scenario("all_gather", 4, (6,)), world_size=(2, 4, 3, 1)))
+    require_values(judge, on(Scenario("all_gather", 4, (6,)), world_size=(2, 4, 4, 3, 1)))
 
 
 @problem("all_gather", share="3/20")
@@ -43,6 +43,12 @@ def test_layouts(judge: Judge) -> None:
 
 
 @problem("all_gather", share="1/20", kind="edges")
+def test_input_untouched(judge: Judge) -> None:
+    """The input keeps its values."""
+    require_untouched(judge, on(Scenario("all_gather", 3, (4, 2)), layout=("plain", "strided")))
+
+
+@problem("all_gather", share="1/40", kind="edges")
 def test_dtypes(judge: Judge) -> None:
     """Integers and bfloat16; tensors without elements."""
     three = Scenario("all_gather", 3, (10,))
@@ -50,7 +56,7 @@ def test_dtypes(judge: Judge) -> None:
     require_values(judge, on(three, shape=((0,), (0, 3))))
 
 
-@problem("all_gather", share="1/20", kind="edges")
+@problem("all_gather", share="1/40", kind="edges")
 def test_refusals(judge: Judge) -> None:
     """Bad arguments raise ValueError before anything is sent."""
     four, whole = {"zeros": [4]}, {"zeros": [8], "dtype": "int64"}

@@ -52,7 +52,7 @@ def _require_barrier(judge: Judge, case: Case) -> None:
 
 
 def _time(answer: Answer, rank: int, what: str, turn: int) -> float:
-    times = answer.outputs[rank].get(what)
-    if not isinstance(times, list) or len(times) <= turn or not isinstance(times[turn], float):
+    times = answer.get(rank, what, list)
+    if len(times) <= turn or not isinstance(time := times[turn], float):
         raise CheckFailed(f"rank {rank} gave no answer")
-    return times[turn]
+    return time

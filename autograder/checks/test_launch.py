@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from autograder.failure import CheckFailed
-from autograder.judge import Case, Judge
+from autograder.judge import Answer, Case, Judge
 from autograder.problem import problem
 
 TORCHRUN = {
@@ -46,13 +46,11 @@ def test_torchrun(judge: Judge) -> None:
 @problem("launch", share="1/5")
 def test_cleanup(judge: Judge) -> None:
     """cleanup destroys the group if there is one, and does no harm if there is none."""
-    (answer,) = judge.run(Case("launch", "cleanups", 1, process_group=False), [[{}]])
-    found = answer.outputs[0]
-    if found.get("first") != 1:
-        raise CheckFailed(
-            f"cleanup called destroy_process_group {found.get('first')} times; once was asked for"
-        )
-    if found.get("second") != 0:
+    (answer,) = judge.run(Case("launch", "cleanups", 1), [[{}]])
+    first, second = answer.get(0, "first", int), answer.get(0, "second", int)
+    if first != 1:
+        raise CheckFailed(f"cleanup called destroy_process_group {first} times; once was asked for")
+    if second != 0:
         raise CheckFailed("a second cleanup must not call destroy_process_group again")
 
 
@@ -62,9 +60,10 @@ def test_backend(judge: Judge) -> None:
     arguments = {"rank": 0, "world_size": 1, "port": 12345}
     for backend in ("gloo", None):
         started = _start(judge, arguments | {"backend": backend})
-        if "gloo" not in str(started["backend"]):
+        if "gloo" not in str(started.get("backend")):
             raise CheckFailed(
-                f"setup(backend={backend!r}) started {started['backend']!r} where there is no GPU"
+                f"setup(backend={backend!r}) started {started.get('backend')!r} where there is no "
+                "GPU"
             )
 
 
@@ -83,8 +82,8 @@ def test_refusals(judge: Judge) -> None:
     ]
     case = Case("launch", "setups", 1, process_group=False)
     (answer,) = judge.run(case, [[{"calls": calls}]])
-    for (_, _, what), found in zip(bad, answer.outputs[0]["calls"], strict=True):
-        if found["raised"] != "ValueError" or found["started"]:
+    for (_, _, what), found in zip(bad, _calls(answer, len(bad)), strict=True):
+        if found.get("raised") != "ValueError" or found.get("started"):
             raise CheckFailed(f"setup with {what} must raise ValueError and start nothing")
 
 
@@ -95,34 +94,45 @@ def _start(
     call = {"arguments": arguments, "environment": environment or {}}
     case = Case("launch", "setups", 1, process_group=False)
     (answer,) = judge.run(case, [[{"calls": [call]}]])
-    (found,) = answer.outputs[0]["calls"]
-    if found["raised"] != "nothing":
-        raise CheckFailed("setup raised ValueError for good arguments")
-    if len(found["started"]) != 1:
+    (found,) = _calls(answer, 1)
+    if found.get("raised") != "nothing":
+        raise CheckFailed(f"setup raised ValueError for good arguments: {found.get('message')}")
+    started = _dictionaries(found.get("started"))
+    if len(started) != 1:
         raise CheckFailed(
-            f"setup called init_process_group {len(found['started'])} times; once was asked for"
+            f"setup called init_process_group {len(started)} times; once was asked for"
         )
-    started: dict[str, Any] = found["started"][0]
-    return started
+    return started[0]
+
+
+def _calls(answer: Answer, count: int) -> list[dict[str, Any]]:
+    """What the case tells of each call."""
+    calls = _dictionaries(answer.get(0, "calls", list))
+    if len(calls) != count:
+        raise CheckFailed("rank 0 gave no answer")
+    return calls
+
+
+def _dictionaries(found: object) -> list[dict[str, Any]]:
+    """An answer's list without whatever the case does not put there."""
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
 def _require(started: dict[str, Any], rank: int, world_size: int, meeting: str) -> None:
     """Who the process said it is and where it meets the others, in whichever of torch's forms."""
-    environment = started["environment"]
-    by_environment = started["init_method"] == "env://"
-    where = (
-        f"tcp://{environment['MASTER_ADDR']}:{environment['MASTER_PORT']}"
-        if by_environment
-        else started["init_method"]
-    )
+    environment = next(iter(_dictionaries([started.get("environment")])), {})
+    where = started.get("init_method")
+    by_environment = where == "env://"
+    if by_environment:
+        where = f"tcp://{environment.get('MASTER_ADDR')}:{environment.get('MASTER_PORT')}"
     if where != meeting:
         raise CheckFailed("the ranks would meet at another place than setup was told")
     for name, given, variable in (
         ("rank", rank, "RANK"),
         ("world_size", world_size, "WORLD_SIZE"),
     ):
-        found = started[name]
+        found = started.get(name)
         if found == -1 and by_environment:
-            found = environment[variable]
+            found = environment.get(variable)
         if str(found) != str(given):
             raise CheckFailed(f"init_process_group got another {name} than setup was told")

@@ -76,8 +76,8 @@ def _paragraphs(row: Row) -> Iterator[str]:
     yield from (f"- {cause}" for cause in row.causes)
     if row.facts:
         yield ", ".join(f"{name}: {value}" for name, value in row.facts.items())
-    if row.rerun and row.outcome is not Outcome.PASSED:
-        yield f"The nearest test on your own machine:\n    {row.rerun}"
+    if row.advice:
+        yield f"The nearest test on your own machine:\n    {row.advice}"
     if row.log:
         yield f"What your program printed:\n{row.log}"
 

@@ -6,6 +6,7 @@ The template gets what a student may see and no more, so no change to it can sho
 from __future__ import annotations
 
 from dataclasses import asdict
+from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +37,7 @@ def render(grade: Grade) -> str:
         points=points_text(grade.points),
         percent=float(round(100 * grade.earned / grade.points, 2)) if grade.points else 0.0,
         sentences=grade.sentences()[1:],
-        troubled=[
-            _shown(row) for row in grade.rows if row.outcome is not Outcome.PASSED and _says(row)
-        ],
+        troubles=_troubles(grade),
         problems=[
             {
                 "number": line.number,
@@ -47,7 +46,7 @@ def render(grade: Grade) -> str:
                 "points": points_text(line.points),
                 "outcome": line.outcome.value,
                 "tone": _TONES.get(line.outcome, "bad"),
-                "rows": [_shown(row) for row in grade.rows_of(line.id)],
+                "rows": [_line(row) for row in grade.rows_of(line.id)],
             }
             for line in grade.problem_summary()
         ],
@@ -68,14 +67,50 @@ def _template() -> Template:
     return environment.get_template("report.html")
 
 
-def _says(row: Row) -> bool:
-    return bool(row.message or row.causes or row.log)
+def _troubles(grade: Grade) -> list[dict[str, Any]]:
+    """What to look at: rows of a problem that say the same are said once."""
+    titles = {problem.id: problem.title for problem in grade.problems}
+    alike: dict[Any, list[Row]] = {}
+    for row in grade.rows:
+        if _is_trouble(row):
+            alike.setdefault((row.problem_id, row.outcome, row.message, row.causes), []).append(row)
+    return [_trouble(rows, titles[rows[0].problem_id]) for rows in alike.values()]
 
 
-def _shown(row: Row) -> dict[str, Any]:
-    """What of a row a student sees: all but `staff`."""
+def _is_trouble(row: Row) -> bool:
+    return row.outcome is not Outcome.PASSED and bool(row.message or row.causes or row.log)
+
+
+def _trouble(rows: list[Row], problem_title: str) -> dict[str, Any]:
+    first = rows[0]
+    message, mark, traceback = first.message.partition("Traceback (most recent call last)")
     return {
-        "anchor": f"check-{row.check_id}",
+        "anchors": [_anchor(row) for row in rows],
+        "heading": f"{first.number} {first.title}"
+        if len(rows) == 1
+        else f"{len(rows)} checks: {', '.join(row.number for row in rows)}",
+        "problem": problem_title,
+        "outcome": first.outcome.value,
+        "tone": _TONES.get(first.outcome, "bad"),
+        "score": points_text(sum((row.score for row in rows), Fraction(0))),
+        "points": points_text(sum((row.points for row in rows), Fraction(0))),
+        "facts": dict(first.facts) if len(rows) == 1 else {},
+        "message": message.strip(),
+        "traceback": mark + traceback,
+        "causes": first.causes,
+        "advice": first.advice,
+        "log": next((row.log for row in rows if row.log), ""),
+    }
+
+
+def _anchor(row: Row) -> str:
+    return f"check-{row.check_id}"
+
+
+def _line(row: Row) -> dict[str, Any]:
+    """One line of a problem's table."""
+    return {
+        "anchor": _anchor(row) if _is_trouble(row) else "",
         "number": row.number,
         "title": row.title,
         "kind": row.kind,
@@ -84,12 +119,6 @@ def _shown(row: Row) -> dict[str, Any]:
         "outcome": row.outcome.value,
         "tone": _TONES.get(row.outcome, "bad"),
         "seconds": "" if row.seconds is None else f"{row.seconds:.1f} s",
-        "message": row.message,
-        "causes": row.causes,
-        "facts": dict(row.facts),
-        "rerun": row.rerun,
-        "log": row.log,
-        "says": _says(row),
     }
 
 

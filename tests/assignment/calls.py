@@ -50,10 +50,10 @@ class Call:
         """The global ranks of the group, in order."""
         return list(self.group or sorted(self.before))
 
-    @property
-    def group_name(self) -> str | None:
-        """What the world calls the group."""
-        return None if self.group is None else str(list(self.group))
+
+def group_name(group: tuple[int, ...]) -> str:
+    """What a world calls a sub-group."""
+    return str(list(group))
 
 
 def call_label(number: int) -> str:
@@ -139,7 +139,10 @@ def _make(function: Callable[..., Any], call: Call) -> Arguments:
         name: _each(value, lambda tensor: _lay_out(_widen(tensor, call.width), call.layout))
         for name, value in call.before[here.rank].items()
     }
-    function(**arguments, **_group_argument(call.group_name))
+    given = {
+        name: [*value] if isinstance(value, list) else value for name, value in arguments.items()
+    }
+    function(**given, **_group_argument(None if call.group is None else group_name(call.group)))
     return {
         name: _each(value, lambda tensor: _narrow(tensor, call.width))
         for name, value in arguments.items()
@@ -194,7 +197,7 @@ def _lay_out(tensor: Tensor, layout: str) -> Tensor:
 
 
 def _widen(tensor: Tensor, width: int) -> Tensor:
-    return tensor if width == 1 else tensor.unsqueeze(-1).repeat_interleave(width, -1)
+    return tensor.clone() if width == 1 else tensor.unsqueeze(-1).repeat_interleave(width, -1)
 
 
 def _narrow(tensor: Tensor, width: int) -> Tensor:

@@ -9,15 +9,17 @@ Each test is worth a share of a problem: `@pytest.mark.problem("all_reduce", sha
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import multirank
 
-from .judge import Check, Subject
+from .judge import Check, Subject, Worlds
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,10 +86,17 @@ def implementation(pytestconfig: pytest.Config) -> str:
     return _package(pytestconfig)
 
 
+@pytest.fixture(scope="session")
+def worlds() -> Iterator[Worlds]:
+    """Live ranks, ended when the last test is done."""
+    with contextlib.closing(Worlds()) as worlds:
+        yield worlds
+
+
 @pytest.fixture
-def check(implementation: str) -> Check:
+def check(implementation: str, worlds: Worlds) -> Check:
     """Checks the functions of collectives.py."""
-    return Check(Subject(implementation, "collectives"))
+    return Check(Subject(implementation, "collectives"), worlds)
 
 
 def _package(config: pytest.Config) -> str:

@@ -149,13 +149,19 @@ def tell(wrong: WrongTensor) -> list[str]:
     return lines
 
 
-def guesses(wrong: WrongTensor) -> list[str]:
-    """At most two likely causes, to be read after "consistent with"."""
+def guesses(found: Sequence[WrongTensor]) -> list[str]:
+    """The most telling likely cause of the first of these, which are of one call.
+
+    To be read after "consistent with". Empty where nothing fits.
+    """
+    wrong = found[0]
     if wrong.held.shape != wrong.wanted.shape or wrong.held.dtype != wrong.wanted.dtype:
         return []
+    if guess := _another_root(found):
+        return [guess]
     if wrong.is_read_only:
         return ["memory that the caller still needs being used to work in; work in a copy"]
-    return [guess for find in _GUESSES if (guess := find(wrong))][:2]
+    return [guess for find in _GUESSES if (guess := find(wrong))][:1]
 
 
 # --- Guesses ------------------------------------------------------------------------------------
@@ -177,6 +183,15 @@ def _never_written(wrong: WrongTensor) -> str | None:
     if len(set(wrong.before.reshape(-1).tolist())) == 1:
         return f"nothing having been written to {wrong.name}: it still holds what the test put in"
     return "nothing having been communicated, or the result having gone into another tensor"
+
+
+def _rounded_integers(wrong: WrongTensor) -> str | None:
+    if wrong.held.is_floating_point():
+        return None
+    error = (wrong.held - wrong.wanted).abs()
+    if bool((error <= wrong.wanted.abs() // 2**20).all()):
+        return "integers that went through floating point, where they were rounded"
+    return None
 
 
 def _forgotten_rest(wrong: WrongTensor) -> str | None:
@@ -214,41 +229,49 @@ def _another_op(wrong: WrongTensor) -> str | None:
 
 
 def _wrong_terms(wrong: WrongTensor) -> str | None:
-    """Whether the wrong elements are what comes of leaving ranks out, or counting them twice."""
+    """Whether a sum leaves ranks out, counts them twice, or takes another part of what they had."""
     op, parts = wrong.call.before[wrong.rank].get("op"), _contributions(wrong)
-    if not parts or op is None:
+    if not parts or op not in (ReduceOp.SUM, ReduceOp.AVG):
         return None
-    where = wrong.wrong.nonzero().view(-1)
-    run = int((where.diff() != 1).nonzero()[0]) + 1 if (where.diff() != 1).any() else len(where)
-    for chosen in (where, where[:run]):
-        if told := _terms(wrong, op, [part[chosen] for part in parts], chosen):
-            return told
+    factor = len(parts) if op == ReduceOp.AVG else 1
+    held = _exact(wrong.held) * factor
+    first = int(wrong.wrong.nonzero()[0])
+    for chosen in _fewest_mistakes_first([_terms(wrong, rank) for rank in wrong.call.members]):
+        total = torch.stack([term for _, term in chosen]).sum(0)
+        fits = [bool(one) for one in (held == total)[first:]]
+        if not fits[0]:
+            continue
+        last = first + (fits.index(False) if False in fits else len(fits)) - 1
+        where = f"elements {first} to {last}" if last > first else f"element {first}"
+        mistakes: dict[str, list[int]] = {}
+        for rank, (mistake, _) in zip(wrong.call.members, chosen, strict=True):
+            mistakes.setdefault(mistake, []).append(rank)
+        told = [f"what {listed(ranks)} put in {m}" for m, ranks in mistakes.items() if m]
+        return f"{' and '.join(told)}, in {where}"
     return None
 
 
-def _terms(
-    wrong: WrongTensor, op: ReduceOp.RedOpType, parts: list[Tensor], chosen: Tensor
-) -> str | None:
-    members = wrong.call.members
-    held, n = _exact(wrong.held)[chosen], len(parts)
-    adds = op in (ReduceOp.SUM, ReduceOp.AVG)
-    counts = itertools.product((0, 1, 2) if adds else (0, 1), repeat=n)
-    for times in sorted(counts, key=lambda times: sum(abs(count - 1) for count in times)):
-        terms = [part for part, count in zip(parts, times, strict=True) for _ in range(count)]
-        if not terms:
-            continue
-        found = combine(ReduceOp.SUM if op == ReduceOp.AVG else op, terms)
-        if not _same(held, found / n if op == ReduceOp.AVG else found):
-            continue
-        missing = [rank for rank, count in zip(members, times, strict=True) if count == 0]
-        twice = [rank for rank, count in zip(members, times, strict=True) if count == 2]
-        told = [f"what {listed(missing)} put in missing"] if missing else []
-        told += [f"what {listed(twice)} put in counted twice"] if twice else []
-        first, last = int(chosen[0]), int(chosen[-1])
-        all_of_it = len(chosen) == wrong.held.numel()
-        where = "" if all_of_it or first == last else f" (in elements {first} to {last})"
-        return " and ".join(told) + where
-    return None
+_Term = tuple[str, Tensor]  # a mistake, or "" for none, and what it puts into a sum
+
+
+def _terms(wrong: WrongTensor, rank: int) -> list[_Term]:
+    """What a rank's term in a sum may be."""
+    call = wrong.call
+    own = _contributions(wrong)[call.members.index(rank)]
+    terms = [("", own), ("missing", torch.zeros_like(own)), ("counted twice", 2 * own)]
+    if call.function == "reduce_scatter":
+        parts = _exact(call.before[rank]["input"]).tensor_split(len(call.members))
+        terms += [
+            (f"taken from part {i} where part {wrong.place} belongs", part)
+            for i, part in enumerate(parts)
+            if i != wrong.place
+        ]
+    return terms
+
+
+def _fewest_mistakes_first(terms: list[list[_Term]]) -> list[tuple[_Term, ...]]:
+    every = itertools.product(*terms)
+    return sorted(every, key=lambda chosen: sum(1 for mistake, _ in chosen if mistake))
 
 
 def _contributions(wrong: WrongTensor) -> list[Tensor]:
@@ -270,21 +293,28 @@ def _somebody_elses(wrong: WrongTensor) -> str | None:
                 continue
             if name != wrong.name:
                 return f"places in the list being mixed up: this belongs into {name}"
-            step = (wrong.call.members.index(rank) - wrong.place) % len(wrong.call.members)
-            off = {1: ", one place further", len(wrong.call.members) - 1: ", one place back"}
-            return (
-                f"an index that is off: this is what belongs to rank {rank}{off.get(step, '')} "
-                "in the group"
-            )
+            n = len(wrong.call.members)
+            step = (wrong.call.members.index(rank) - wrong.place) % n
+            off = {1: ", one place further", n - 1: ", one place back"}.get(step, "")
+            return f"an index that is off: this belongs to rank {rank}{off if n > 2 else ''}"
     return None
 
 
-def _another_root(wrong: WrongTensor) -> str | None:
-    call = wrong.call
-    root = call.before[wrong.rank].get("src")
-    for rank in call.members:
-        if rank != root and _same(wrong.held, call.before[rank].get("tensor", wrong.before)):
-            return f"rank {rank} being taken for the root, which is rank {root}"
+def _another_root(found: Sequence[WrongTensor]) -> str | None:
+    """Whether another rank's tensor was broadcast, or another rank got the result."""
+    call = found[0].call
+    arguments = call.before[found[0].rank]
+    root = int(arguments.get("src", arguments.get("dst", -1)))
+    for one in found:
+        for rank in call.members:
+            if call.function == "broadcast" and rank not in (root, one.rank):
+                due = call.before[rank]["tensor"]
+            elif call.function == "reduce" and root != rank == one.rank:
+                due = call.after[root]["tensor"]
+            else:
+                continue
+            if _same(one.held, due):
+                return f"rank {rank} being taken for the root, which is rank {root}"
     return None
 
 
@@ -317,9 +347,9 @@ def _mixed_parts(wrong: WrongTensor) -> str | None:
 
 _GUESSES = (
     _never_written,
+    _rounded_integers,
     _another_op,
     _forgotten_rest,
-    _another_root,
     _somebody_elses,
     _mixed_parts,
     _wrong_terms,

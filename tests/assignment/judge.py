@@ -1,31 +1,38 @@
 """Runs your functions on several ranks, and fails a test with words where something is wrong.
 
-`run` deals with what any function can do wrong: not written, raising, hanging, dying. `Check` looks
-at the collectives: their results, the tensors they must leave alone, what they communicate with and
-how much they move.
+`require_finished` deals with what any function can do wrong: not written, raising, hanging, dying.
+`Check` looks at the collectives: their results, the tensors they must leave alone, what they
+communicate with and how much they move.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NoReturn
 
 import pytest
+import torch
 
 import multirank
 from multirank import Ending, Operation, Run, World
 
 from . import calls as rank_side
-from .calls import Arguments, Call, call_label
+from .calls import Arguments, Call, call_label, group_name
 from .explain import WrongTensor, describe, guesses, listed, megabytes, source_place, tell, tensors
 
-DEADLINE = 10.0  # seconds; the calls here take a fraction of one
+Group = tuple[int, ...]
+
+# Seconds. The calls here take a fraction of one; a function that has hung is given less then.
+DEADLINE, DEADLINE_AFTER_A_HANG = 10.0, 3.0
 # Above the bound by more than this, a function loses points for cost.
 COST_LIMIT = 1.05
+# By world size; a world that has them serves most of the tests.
+_USUAL_GROUPS: dict[int, set[Group]] = {2: {(1,)}, 4: {(1, 3), (0, 2, 3)}}
 
 
 def fail(headline: str, details: Iterable[str] = (), guessed: Iterable[str] = ()) -> NoReturn:
@@ -50,24 +57,14 @@ class Subject:
         return f"{self.package}/{self.module}.py"
 
 
-def run(
-    subject: Subject,
-    world: World,
-    function: Callable[..., Any],
-    *args: Any,
-    calls: Sequence[Call] = (),
-) -> Run:
-    """Calls `function(package, module, *args)` on the ranks of the world; fails unless all finish.
+def require_finished(subject: Subject, done: Run, calls: Sequence[Call] = ()) -> None:
+    """Fails unless all ranks finished.
 
-    calls: what the ranks do, for messages; they mark each with its `call_label`.
+    calls: what the ranks did, for messages; they mark each with its `call_label`.
     """
     __tracebackhide__ = True
-    done = world.call(
-        function, subject.package, subject.module, *args, timeout=DEADLINE, check=False
-    )
     if not done.ok:
         _fail_unfinished(subject, done, calls)
-    return done
 
 
 def _fail_unfinished(subject: Subject, run: Run, calls: Sequence[Call]) -> NoReturn:
@@ -79,54 +76,72 @@ def _fail_unfinished(subject: Subject, run: Run, calls: Sequence[Call]) -> NoRet
     number = current_call(run, first.rank)
     call = calls[number] if calls and number is not None else None
     name = call.function if call is not None else subject.file
-    for exception in (rank.exception for rank in run.ranks):
-        unwritten = exception and re.search(r"(\w+): not written yet", exception.message)
-        if unwritten:
+    for message in (rank.exception.message for rank in run.ranks if rank.exception):
+        if unwritten := re.search(r"(\w+): not written yet", message):
             fail(f"{unwritten[1]} is not written yet: implement it in {subject.file}")
+        if message == f"module '{subject.package}.{subject.module}' has no attribute '{name}'":
+            fail(f"{subject.file} has no function {name}.")
     where = f"rank {first.rank} of {run.world_size}"
-    if first.ending is Ending.TIMED_OUT:
-        headline = f"{name} does not come to an end on {run.world_size} ranks."
-    elif first.ending is Ending.RAISED and first.exception is not None:
-        headline = f"{name} raises {first.exception.type} on {where}."
+    if first.exception is None:
+        what = "does not come to an end" if first.ending is Ending.TIMED_OUT else "dies"
+        headline = f"{name} {what} on {where}."
+    elif number is None:
+        headline = f"{subject.file} cannot be imported: {first.exception.type}."
     else:
-        headline = f"{name} ends the process of {where}."
+        headline = f"{name} raises {first.exception.type} on {where}."
     details = [f"called: {describe(call, first.rank)}"] if call is not None else []
     fail(headline, [*details, *_story(run)], _why_unfinished(run, call))
 
 
 def _story(run: Run) -> list[str]:
-    """The run's story, less the lines that are about this folder."""
-    own = str(Path(__file__).parent)
+    """The run's story, less the lines about this folder, torch and importing, and repetitions."""
+    hidden = (str(Path(__file__).parent), str(Path(torch.__file__).parent), "importlib")
     lines: list[str] = []
+    same: dict[str, list[int]] = {}
     hidden_below: int | None = None
     for line in run.story.splitlines():
         indent = len(line) - len(line.lstrip())
         if hidden_below is not None and indent > hidden_below:
             continue
-        hidden_below = indent if own in line else None
-        if hidden_below is None:
+        hidden_below = indent if any(part in line for part in hidden) else None
+        if twin := re.match(r"rank (\d+) of \d+ raised \w+, as rank (\d+) did", line):
+            same.setdefault(twin[2], []).append(int(twin[1]))
+        elif hidden_below is None:
             lines.append(line)
-    return lines
+    told = [f"{listed(ranks)} raised the same as rank {twin}" for twin, ranks in same.items()]
+    return lines + told
 
 
-def _why_unfinished(run: Run, call: Call | None) -> Iterable[str]:
+def _why_unfinished(run: Run, call: Call | None) -> list[str]:
+    said = "\n".join(
+        rank.log + (rank.exception.message if rank.exception else "") for rank in run.ranks
+    )
+    if sizes := re.search(r"op.nbytes. (\d+) vs (\d+). Received data size", said):
+        return [
+            f"a message of {sizes[1]} bytes meeting a receive for {sizes[2]}: sender and receiver "
+            "disagree on a size, or on the order of their messages"
+        ]
+    if lonely := next((op for op in run.trace.operations if op.peer == op.rank), None):
+        place = source_place(lonely.file, lonely.line)
+        return [f"rank {lonely.rank} being its own partner in a {lonely.name} ({place})"]
     stuck = [rank.rank for rank in run.ranks if rank.ending is Ending.TIMED_OUT]
-    pending = {rank: run.trace.pending(rank) for rank in stuck}
-    if len(stuck) > 1 and all(own and own[-1].name == "send" for own in pending.values()):
-        yield (
+    pending = {rank: own[-1] for rank in stuck if (own := run.trace.pending(rank))}
+    if len(stuck) > 1 and [op.name for op in pending.values()] == ["send"] * len(stuck):
+        return [
             "everybody sending first: dist.send returns when the other side receives. Use "
             "dist.batch_isend_irecv, or let every second rank receive first"
-        )
-    for rank, own in pending.items():
-        peer = own[-1].peer if own else None
-        if peer is not None and run.ranks[peer].ending is Ending.FINISHED:
-            other = "receive" if own[-1].name == "send" else "send"
-            yield f"a missing {other}: rank {rank} waits for rank {peer}, which is done"
-    if call is not None and call.group is not None:
-        yield (
+        ]
+    for rank, op in pending.items():
+        if op.peer is not None and run.ranks[op.peer].ending is Ending.FINISHED:
+            missing = "receive" if op.name == "send" else "send"
+            return [f"a missing {missing}: rank {rank} waits for rank {op.peer}, which is done"]
+    named = re.search(r"destination rank|source rank|[Gg]lobal rank|not in list", said)
+    if call is not None and call.group is not None and (pending or named):
+        return [
             "a place in the group being taken for a rank: dist.send and dist.recv want global "
             f"ranks, here {list(call.group)}"
-        )
+        ]
+    return []
 
 
 def current_call(run: Run, rank: int) -> int | None:
@@ -149,32 +164,71 @@ def operations(run: Run, rank: int, number: int) -> list[Operation]:
 # --- Checking -----------------------------------------------------------------------------------
 
 
+class Worlds:
+    """Live ranks, which the checks of one function share, to save time.
+
+    Those of a check that fails are not used again, and another function gets new ones: what one
+    leaves lying around, such as a message that nobody received, cannot disturb another.
+    """
+
+    def __init__(self) -> None:
+        self.deadline = DEADLINE
+        self._function = ""
+        self._worlds: dict[int, tuple[World, set[Group]]] = {}
+
+    @contextlib.contextmanager
+    def lend(self, world_size: int, calls: Sequence[Call]) -> Iterator[World]:
+        """A world for these calls, for the length of a `with` block."""
+        if calls[0].function != self._function:
+            self.close()
+            self._function = calls[0].function
+            self.deadline = DEADLINE
+        wanted = {call.group for call in calls if call.group is not None}
+        world, groups = self._worlds.pop(world_size, (None, set()))
+        if world is None or not wanted <= groups:
+            if world is not None:
+                world.close()
+            groups = wanted | _USUAL_GROUPS.get(world_size, set())
+            world = World(world_size, groups={group_name(group): group for group in groups})
+        try:
+            yield world
+        except BaseException:
+            world.close()
+            raise
+        self._worlds[world_size] = world, groups
+
+    def close(self) -> None:
+        """Ends all ranks."""
+        for world, _ in self._worlds.values():
+            world.close()
+        self._worlds.clear()
+
+
 @dataclass(frozen=True)
 class Check:
-    """Checks calls of the collectives. Each check has fresh ranks."""
+    """Checks calls of the collectives."""
 
     subject: Subject
+    worlds: Worlds
 
     def __call__(self, world_size: int, *calls: Call) -> None:
         """Makes the calls, one after another, and looks at every tensor of every rank."""
         __tracebackhide__ = True
-        with self._world(world_size, calls) as world:
+        with self.worlds.lend(world_size, calls) as world:
             self._perform(world, calls)
 
     def results(self, world_size: int, *calls: Call) -> list[list[Arguments]]:
         """Makes the calls; for each rank and call its tensors afterwards, which nobody judged."""
         __tracebackhide__ = True
-        with self._world(world_size, calls) as world:
-            done = run(self.subject, world, rank_side.perform, _by_rank(world, calls), calls=calls)
-        _only_messages(self.subject, done, calls)
+        with self.worlds.lend(world_size, calls) as world:
+            done = self._run(world, calls, rank_side.perform, _by_rank(world, calls))
         return done.results
 
     def agrees_with_torch(self, world_size: int, *calls: Call) -> None:
         """Makes each call with torch.distributed too; what `after` names must be the same."""
         __tracebackhide__ = True
-        with self._world(world_size, calls) as world:
-            done = run(self.subject, world, rank_side.compare, _by_rank(world, calls), calls=calls)
-        _only_messages(self.subject, done, calls)
+        with self.worlds.lend(world_size, calls) as world:
+            done = self._run(world, calls, rank_side.compare, _by_rank(world, calls))
         expected = [
             replace(call, after=_taken_over(call, number, done))
             for number, call in enumerate(calls)
@@ -188,21 +242,13 @@ class Check:
         """
         __tracebackhide__ = True
         calls = list(bad.values())
-        with self._world(world_size, [valid, *calls]) as world:
+        with self.worlds.lend(world_size, [valid, *calls]) as world:
             self._perform(world, [valid])
             arguments = _by_rank(world, calls)
-            done = world.call(
-                rank_side.attempt,
-                self.subject.package,
-                self.subject.module,
-                arguments,
-                timeout=DEADLINE / 3,
-                check=False,
-            )
+            done = self._call(world, rank_side.attempt, arguments)
         for rank in range(world_size):
             _refused(done, rank, bad)
-        if not done.ok:
-            _fail_unfinished(self.subject, done, calls)
+        require_finished(self.subject, done, calls)
 
     def costs(
         self, world_size: int, call: Call, *, bound: float, whole: int, whole_name: str
@@ -212,7 +258,7 @@ class Check:
         bound: in units of S. whole: S in bytes, the size of what `whole_name` names.
         """
         __tracebackhide__ = True
-        with self._world(world_size, [call]) as world:
+        with self.worlds.lend(world_size, [call]) as world:
             done = self._perform(world, [call])
         element = next(iter(tensors(call.before[0]).values())).element_size()
         moved = [_Moved.by(done, rank) for rank in range(world_size)]
@@ -220,17 +266,20 @@ class Check:
         if busiest.nbytes <= COST_LIMIT * (bound * whole + busiest.messages * element):
             return
         ratio = busiest.nbytes / (bound * whole)
-        each = "; ".join(f"rank {i} {one.in_megabytes}" for i, one in enumerate(moved))
+        sent, received = (
+            ", ".join(f"{sum(sizes) / 2**20:.4g}" for sizes in each)
+            for each in ([one.sent for one in moved], [one.received for one in moved])
+        )
         fail(
             f"{call.function} moves too much: rank {busiest.rank} {busiest.direction} "
             f"{busiest.nbytes / whole:.2f} S; the bound is {bound:.2f} S.",
             [
                 f"called: {describe(call, busiest.rank)}, on {world_size} ranks",
-                f"S, the size of {whole_name}, is {megabytes(whole)}; sent and received, in MiB: "
-                f"{each}",
+                f"S, the size of {whole_name}, is {megabytes(whole)}",
+                f"sent by ranks 0 to {world_size - 1}, in MiB: {sent}; received: {received}",
                 f"{ratio:.2f} times the bound; all points for cost up to {COST_LIMIT} times",
             ],
-            _why_so_much(moved, busiest, whole),
+            _why_so_much(call, moved, busiest, whole),
         )
 
     def separates(self, world_size: int, group: tuple[int, ...] | None = None) -> None:
@@ -238,18 +287,10 @@ class Check:
         __tracebackhide__ = True
         members = list(group or range(world_size))
         barriers = [Call("barrier", {rank: {} for rank in members}, {}, group) for _ in members]
-        late_by = 0.05
-        with self._world(world_size, barriers) as world:
-            done = run(
-                self.subject,
-                world,
-                rank_side.pass_barriers,
-                members,
-                barriers[0].group_name,
-                late_by,
-                calls=barriers,
-            )
-        _only_messages(self.subject, done, barriers)
+        late_by = 0.03  # seconds
+        with self.worlds.lend(world_size, barriers) as world:
+            name = None if group is None else group_name(group)
+            done = self._run(world, barriers, rank_side.pass_barriers, members, name, late_by)
         for number, late in enumerate(members):
             times = {rank: done.results[rank][number] for rank in members}
             entered = times[late][0]
@@ -263,15 +304,29 @@ class Check:
                     [f"a rank that leaves without having heard that rank {late} is there"],
                 )
 
-    def _world(self, world_size: int, calls: Iterable[Call]) -> World:
-        groups = {call.group_name: call.group for call in calls if call.group is not None}
-        return World(world_size, groups={name: ranks for name, ranks in groups.items() if name})
-
     def _perform(self, world: World, calls: Sequence[Call]) -> Run:
         __tracebackhide__ = True
-        done = run(self.subject, world, rank_side.perform, _by_rank(world, calls), calls=calls)
-        _only_messages(self.subject, done, calls)
+        done = self._run(world, calls, rank_side.perform, _by_rank(world, calls))
         _right_values(calls, done.results, done)
+        return done
+
+    def _run(
+        self, world: World, calls: Sequence[Call], function: Callable[..., Any], *args: Any
+    ) -> Run:
+        """Calls a function that makes the calls; fails unless they finish, with messages only."""
+        __tracebackhide__ = True
+        done = self._call(world, function, *args)
+        require_finished(self.subject, done, calls)
+        _only_messages(self.subject, done, calls)
+        return done
+
+    def _call(self, world: World, function: Callable[..., Any], *args: Any) -> Run:
+        subject, deadline = self.subject, self.worlds.deadline
+        done = world.call(
+            function, subject.package, subject.module, *args, timeout=deadline, check=False
+        )
+        if any(rank.ending is Ending.TIMED_OUT for rank in done.ranks):
+            self.worlds.deadline = DEADLINE_AFTER_A_HANG
         return done
 
 
@@ -330,7 +385,8 @@ def _right_values(
         ]
         if not found:
             continue
-        wrong = min(found, key=lambda one: (one.is_read_only, one.rank))
+        found.sort(key=lambda one: (one.is_read_only, one.rank))
+        wrong = found[0]
         others = {one.rank for one in found if one.is_read_only == wrong.is_read_only}
         others.discard(wrong.rank)
         also = f" (and on {listed(sorted(others))})" if others else ""
@@ -344,7 +400,7 @@ def _right_values(
                 f"on {done.world_size} ranks, call {number + 1} of {len(calls)}{before}",
                 *tell(wrong),
             ],
-            [*_never_waited_for(operations(done, wrong.rank, number)), *guesses(wrong)],
+            [*_never_waited_for(operations(done, wrong.rank, number)), *guesses(found)],
         )
 
 
@@ -402,12 +458,13 @@ class _Moved:
     rank: int
     sent: list[int]
     received: list[int]
+    dtypes: set[str | None]
 
     @classmethod
     def by(cls, done: Run, rank: int) -> _Moved:
         own = operations(done, rank, 0)
         sent, received = ([op.nbytes for op in own if op.name == kind] for kind in ("send", "recv"))
-        return cls(rank, sent, received)
+        return cls(rank, sent, received, {op.dtype for op in own})
 
     @property
     def direction(self) -> str:
@@ -427,19 +484,19 @@ class _Moved:
     def messages(self) -> int:
         return len(self.sizes)
 
-    @property
-    def in_megabytes(self) -> str:
-        return f"{sum(self.sent) / 2**20:.4g} and {sum(self.received) / 2**20:.4g}"
 
-
-def _why_so_much(moved: Sequence[_Moved], busiest: _Moved, whole: int) -> list[str]:
+def _why_so_much(call: Call, moved: Sequence[_Moved], busiest: _Moved, whole: int) -> list[str]:
+    dtype = str(next(iter(tensors(call.before[busiest.rank]).values())).dtype)
+    if other := {f"torch.{name}" for name in busiest.dtypes} - {dtype}:
+        return [f"messages of {', '.join(sorted(other))}, where the tensor is {dtype}"]
+    all_of_it = max(busiest.sizes) >= whole
+    if all_of_it and call.function not in ("broadcast", "reduce", "all_reduce"):
+        return [f"all {megabytes(whole)} travelling in a message, where a part of it would do"]
     if busiest.nbytes > 1.5 * median(one.nbytes for one in moved):
         return [
-            f"one rank doing the others' work: rank {busiest.rank} moves far more than they do. "
-            "Let all links carry data at the same time"
+            f"rank {busiest.rank} serving the others one by one, while the links between them lie "
+            "idle: let ranks pass on what they have got"
         ]
-    if max(busiest.sizes) >= whole:
-        return [
-            f"the whole {megabytes(whole)} travelling in every message, where a part of it would do"
-        ]
+    if all_of_it:
+        return [f"all {megabytes(whole)} travelling in every message, where a part would do"]
     return []

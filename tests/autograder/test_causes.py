@@ -28,7 +28,7 @@ def inputs(size: int = 8, world_size: int = W, seed: int = 0) -> Ranks:
 
 
 def total(given: Ranks) -> Values:
-    return np.sum(given, axis=0, dtype=np.float32)
+    return np.asarray(np.sum(given, axis=0, dtype=np.float32))
 
 
 def causes(actual: Any, expected: Any, given: Any, **more: Any) -> list[str]:
@@ -223,7 +223,7 @@ def test_narrow_floats_are_judged_within_their_rounding() -> None:
 
 
 @given(st.integers(2, 5), st.integers(1, 24), st.integers(0, 10**6))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 def test_right_values_have_no_cause(world_size: int, size: int, seed: int) -> None:
     given = inputs(size, world_size, seed)
     for combined in (total(given), total(given) / world_size, np.max(given, axis=0), given[0]):
@@ -231,7 +231,7 @@ def test_right_values_have_no_cause(world_size: int, size: int, seed: int) -> No
 
 
 @given(st.integers(2, 5), st.integers(3, 24), st.integers(0, 10**6))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_random_wrong_values_have_no_cause(world_size: int, size: int, seed: int) -> None:
     given = inputs(size, world_size, seed)
     rng = np.random.default_rng(seed + 1)
@@ -250,6 +250,11 @@ def test_a_single_wrong_element_could_be_anything() -> None:
 def test_outputs_of_another_shape_are_not_explained() -> None:
     given = inputs()
     assert causes([given[0][:4]] * W, [total(given)] * W, given) == []
+
+
+def test_outputs_too_large_to_look_at_closely_are_not_explained() -> None:
+    large = [np.zeros(2**22 + 1, np.float32)] * 2
+    assert causes(large, [x + 1 for x in large], large) == []
 
 
 def test_one_rank_alone_has_no_cause() -> None:

@@ -111,7 +111,7 @@ def test_a_tolerance_that_passes_everything_is_refused(limit: float) -> None:
 
 def test_only_plain_arrays_that_are_what_they_say_are_compared() -> None:
     class Agreeable(np.ndarray[Any, Any]):
-        def __eq__(self, other: object) -> bool:  # type: ignore[override]
+        def __eq__(self, other: object) -> bool:
             return True
 
     with pytest.raises(ValueError, match="plain numpy array"):
@@ -141,6 +141,12 @@ def test_the_tolerance_follows_the_reference_or_the_arithmetic_whichever_allows_
     assert float_tolerance(1.0, "float32", 16, 10.0).limit == 4.0
     by_element = float_tolerance(np.array([0.0, 1.0]), "float32", 16, np.array([10.0, 10.0]))
     assert np.array_equal(by_element.limit, [arithmetic, 4.0])
+
+
+def test_a_sum_of_one_term_may_be_off_but_a_sum_of_none_is_refused() -> None:
+    assert float_tolerance(0.0, "bfloat16", 1, 1.0).limit == 2.0**-4
+    with pytest.raises(ValueError, match="at least one term"):
+        float_tolerance(0.0, "bfloat16", 0, 1.0)
 
 
 def test_any_order_of_a_sum_is_within_the_tolerance_and_a_lost_term_is_not() -> None:

@@ -378,8 +378,8 @@ def test_a_standard_output_that_is_no_stream_harms_nothing() -> None:
             raise LookupError
 
     def replace() -> int:
-        sys.stdout = None  # type: ignore[assignment]
-        sys.stderr = Odd()  # type: ignore[assignment]
+        sys.stdout = None
+        sys.stderr = Odd()
         return 5
 
     with World(1) as world:

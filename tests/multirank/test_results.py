@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def test_tuples_come_back_as_lists() -> None:
     assert returned(lambda: (1, (2, 3))) == [1, [2, 3]]
 
 
-TENSORS = {
+TENSORS: dict[str, Callable[[], torch.Tensor]] = {
     "f64": lambda: torch.tensor([0.1, float("nan"), float("inf")], dtype=torch.float64),
     "f32": lambda: torch.arange(6.0).reshape(2, 3),
     "f16": lambda: torch.tensor([1.5, -2.0], dtype=torch.float16),
@@ -84,10 +85,10 @@ TENSORS = {
     "expanded": lambda: torch.tensor([1.0]).expand(3),
     "strided": lambda: torch.arange(10.0)[::3],
     "conjugate": lambda: torch.tensor([1 + 2j]).conj(),
-    "with gradient": lambda: (torch.ones(2, requires_grad=True) * 2),
+    "with gradient": lambda: torch.ones(2, requires_grad=True) * 2,
     "parameter": lambda: torch.nn.Parameter(torch.ones(2)),
-    "channels last": lambda: torch.arange(16.0).reshape(1, 4, 2, 2).to(
-        memory_format=torch.channels_last
+    "channels last": lambda: (
+        torch.arange(16.0).reshape(1, 4, 2, 2).to(memory_format=torch.channels_last)
     ),
 }
 
@@ -148,7 +149,7 @@ def test_a_numpy_float_is_a_number() -> None:
         (lambda: torch.eye(2).to_sparse(), "cannot return a tensor of .*sparse"),
         (lambda: torch.empty(2, device="meta"), "meta"),
         (lambda: torch.ones(1).expand(1 << 29), "2147483648 more bytes do not fit"),
-        (lambda: list(range(2_000_000)), "too long.*return a tensor"),
+        (lambda: ["x" * (17 << 20)], "too long.*return a tensor"),
     ],
 )
 def test_what_cannot_be_returned_is_an_error_of_the_rank(make: Any, complaint: str) -> None:
