@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -75,7 +76,7 @@ def compare(judge: Judge, scenario: Scenario, drawn: Drawn, answer: Answer) -> N
             judge.note(scenario.facts)
             raise CheckFailed(
                 f"{scenario}: on rank {rank}, the result is not right: {wrong}",
-                causes=_causes(outputs, drawn),
+                causes=_causes(scenario, drawn, answer),
             )
     _require_untouched_neighbours(scenario, outputs)
 
@@ -96,7 +97,26 @@ def difference(
     return "" if found is None else str(found)
 
 
-def _causes(outputs: Sequence[Any], drawn: Drawn) -> list[str]:
+def _causes(scenario: Scenario, drawn: Drawn, answer: Answer) -> list[str]:
+    """Likely causes of wrong results, with the ranks as the student knows them."""
+    outputs = [answer.outputs[rank] for rank in scenario.group]
+    found = [
+        re.sub(r"\brank (\d+)", lambda place: f"rank {scenario.group[int(place[1])]}", cause)
+        for cause in _causes_by_place(outputs, drawn)
+    ]
+    if answer.trace.operations and any(_NOTHING_SENT in cause for cause in found):
+        return [_LEFT_IN_A_COPY]
+    return found
+
+
+_NOTHING_SENT = "nothing having been communicated"
+_LEFT_IN_A_COPY = (
+    "each wrong rank holds just what it put in, although messages were sent: consistent with a "
+    "result that stayed in a copy of the tensor"
+)
+
+
+def _causes_by_place(outputs: Sequence[Any], drawn: Drawn) -> list[str]:
     actual: list[Values | None] = []
     expected: list[Values | None] = []
     for output, wanted in zip(outputs, drawn.expected, strict=True):

@@ -370,8 +370,6 @@ def _bounded_headers() -> type[tarfile.TarInfo]:
         @classmethod
         def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Header:
             header = super().frombuf(buf, encoding, errors)
-            if header.size < 0:
-                raise tarfile.ReadError("negative size")
             if header.type in _EXTENDED:
                 nonlocal left
                 left -= header.size

@@ -132,6 +132,8 @@ class Judge:
         self.log = "".join(_printed(rank) for rank in run.ranks) or self.log
         if not run.ok:
             failed = _failure(run)
+            if failed.outcome is Outcome.FAILED:
+                _refuse_forbidden(run.trace, case.allowed)
             short = failed.outcome is Outcome.TIMED_OUT and limit < timeout
             raise _out_of_time() if short else failed
         _refuse_unrecorded(run.trace)
@@ -271,6 +273,8 @@ def _failure(run: Run) -> CheckFailed:
         error = rank.exception
         if error is not None and error.type == "NotImplementedError" and error.message:
             return CheckFailed(error.message)
+    if run.verdict is not None:  # a proof, or two operations that do not fit: no timeout
+        return CheckFailed(without_plumbing(run.story))
     for ending, outcome in _OUTCOMES.items():
         if any(rank.ending is ending for rank in run.ranks):
             return CheckFailed(without_plumbing(run.story), outcome=outcome)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from . import inside
 
+START_TIMEOUT = 60.0  # seconds that a leader, and then its ranks, get to be ready
 _VARIABLE = "MULTIRANK_ZYGOTE"
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
 _KEPT_PREFIXES = ("LC_", "OPENBLAS_", "MKL_", "CUDA_", "NCCL_")
@@ -64,34 +65,31 @@ def start() -> None:
 def leader() -> socket.socket:
     """A connection to a new leader, which waits for its world's description.
 
-    A zygote that has died is replaced.
+    A zygote that has died is replaced, once.
 
     Raises:
         StartError: the zygote does not answer.
         RuntimeError: called inside a rank.
     """
-    start()
-    try:
-        return _connection()
-    except OSError:
-        os.environ.pop(_VARIABLE, None)
-    start()
-    try:
-        return _connection()
-    except OSError as error:
-        raise StartError(
-            f"the process that starts ranks has died ({error})\n{complaint()}"
-        ) from error
-
-
-def _connection() -> socket.socket:
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        connection.connect(os.environ[_VARIABLE])
-    except OSError:
+    for _ in range(2):
+        start()
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(START_TIMEOUT)
+        try:
+            connection.connect(os.environ[_VARIABLE])
+            if connection.recv(1):
+                return connection
+        except TimeoutError as error:
+            connection.close()
+            raise StartError(
+                f"the process that starts ranks has not answered within {START_TIMEOUT:g} s"
+            ) from error
+        except OSError:
+            pass
         connection.close()
-        raise
-    return connection
+        reason = complaint()
+        os.environ.pop(_VARIABLE, None)
+    raise StartError(f"the process that starts ranks has died\n{reason}")
 
 
 def _start() -> None:

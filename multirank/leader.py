@@ -50,6 +50,7 @@ class WorldSetup:
 def main(connection: socket.socket) -> NoReturn:
     """Leads one world; never returns."""
     try:
+        connection.sendall(b"+")  # here I am
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         if sys.platform == "linux":

@@ -201,15 +201,15 @@ class Ledger:
         return f"{part}; it waits, too" if waiting else part
 
     def _other_tag(self, operation: Operation) -> int | None:
-        """The tag of a message between the same two ranks that nobody has taken, if there is one."""
+        """The tag of an untaken message between the same two ranks, if there is one."""
         group, source, target, tag = _link(operation)
         mine, theirs = self._sends, self._recvs
         if operation.name == "recv":
             mine, theirs = theirs, mine
         for link, operations in theirs.items():
-            if link[:3] == (group, source, target) and link[3] != tag:
-                if len(operations) > len(mine[link]):
-                    return link[3]
+            same_ends = link[:3] == (group, source, target) and link[3] != tag
+            if same_ends and len(operations) > len(mine.get(link, ())):
+                return link[3]
         return None
 
     # ------------------------------------------------------------ bookkeeping
@@ -269,7 +269,7 @@ def _link(operation: Operation) -> _Link:
 
 
 def _group(operation: Operation) -> str:
-    """Where an operation of a whole group is counted; making a group counts by the new one's name."""
+    """Where an operation of a whole group is counted: making a group, under its own name."""
     making = operation.name.startswith("new_group")
     return f"{operation.name} {operation.group_name}" if making else operation.group_name
 

@@ -14,8 +14,7 @@ from typing import TypeAlias
 
 from .activity import Request
 from .fabric import COLLECTIVES
-from .result import describe_operation
-from .trace import Operation
+from .trace import Operation, describe_operation
 
 _LARGEST = 2**63  # bytes
 _LISTED = 10

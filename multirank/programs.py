@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from . import virtual_time
 from .fabric import Fabric
@@ -22,8 +21,14 @@ from .trace import Mark, Operation
 from .virtual_time import Simulation, collection_paused
 
 
+class Step:
+    """What a rank does next: one of the classes below. Each object stands for one step."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, eq=False, slots=True)
-class Send:
+class Send(Step):
     """Sends `nbytes` to rank `peer`; the rank goes on when they have arrived."""
 
     peer: int
@@ -32,7 +37,7 @@ class Send:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Recv:
+class Recv(Step):
     """Receives what rank `peer` sends, or any rank where it is None; goes on when it is there."""
 
     peer: int | None = None
@@ -40,7 +45,7 @@ class Recv:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Isend:
+class Isend(Step):
     """Begins to send `nbytes` to rank `peer`. The step is its own handle, for `Wait`."""
 
     peer: int
@@ -49,7 +54,7 @@ class Isend:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Irecv:
+class Irecv(Step):
     """Begins to receive from rank `peer`, or any rank where it is None; its own handle too."""
 
     peer: int | None = None
@@ -57,7 +62,7 @@ class Irecv:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Collective:
+class Collective(Step):
     """A built-in collective, priced as the fabric says.
 
     Attributes:
@@ -74,21 +79,18 @@ class Collective:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Wait:
-    """Waits until what `step` began is complete."""
+class Wait(Step):
+    """Waits until what `step` (Isend, Irecv or an asynchronous Collective) began is complete."""
 
-    step: Isend | Irecv | Collective
+    step: Step
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Compute:
+class Compute(Step):
     """Computes for `seconds`; `label` is for people."""
 
     seconds: float
     label: str = ""
-
-
-Step: TypeAlias = Send | Recv | Isend | Irecv | Collective | Wait | Compute
 
 
 @collection_paused()
@@ -134,17 +136,14 @@ def _steps(
                 begun[step] = operation
 
 
-def _operation(
-    rank: int,
-    number: int,
-    step: Send | Recv | Isend | Irecv | Collective,
-    everybody: tuple[int, ...],
-) -> Operation:
+def _operation(rank: int, number: int, step: Step, everybody: tuple[int, ...]) -> Operation:
     name, group, peer, tag, nbytes = "recv", everybody, None, None, 0
     if isinstance(step, Collective):
         name, group, nbytes = step.name, step.group or everybody, step.nbytes
-    else:
+    elif isinstance(step, Recv | Irecv):
         peer, tag = step.peer, step.tag
-        if isinstance(step, Send | Isend):
-            name, nbytes = "send", step.nbytes
+    elif isinstance(step, Send | Isend):
+        name, peer, tag, nbytes = "send", step.peer, step.tag, step.nbytes
+    else:
+        raise ReplayError(f"rank {rank} has {step!r} in its program, which is no step")
     return Operation(rank, number, name, group, peer, tag, None, None, (), nbytes, 0.0, "", 0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 import signal as signals
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from .trace import Operation, Trace
+from .trace import Trace, describe_operation
+from .verdict import Verdict
 
 
 class Ending(enum.StrEnum):
@@ -75,6 +75,7 @@ class Run:
         trace: what they communicated.
         seconds: from the moment the call was sent until the last rank's end, by the parent's clock.
         timeout: the deadline that the call had, in seconds.
+        verdict: why it was ended, when its ranks could never have gone on or did not agree.
     """
 
     world_size: int
@@ -82,11 +83,12 @@ class Run:
     trace: Trace = field(default_factory=Trace)
     seconds: float = 0.0
     timeout: float = 0.0
+    verdict: Verdict | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether every rank finished."""
-        return all(rank.ending is Ending.FINISHED for rank in self.ranks)
+        """Whether every rank finished, and nothing was wrong with how they communicated."""
+        return self.verdict is None and all(rank.ending is Ending.FINISHED for rank in self.ranks)
 
     @property
     def results(self) -> list[Any]:
@@ -98,6 +100,8 @@ class Run:
         """What happened, for the person who wrote the function."""
         if self.ok:
             return f"all {self.world_size} ranks finished"
+        if self.verdict is not None:
+            return self.verdict.story
         return "\n".join(paragraph for rank in self._by_guilt() for paragraph in self._tell(rank))
 
     def check(self) -> Run:
@@ -151,19 +155,6 @@ class RanksFailed(RuntimeError):
     def __init__(self, run: Run) -> None:
         super().__init__(run.story)
         self.run = run
-
-
-def describe_operation(operation: Operation) -> str:
-    """An operation in words: `recv from rank 1 (train.py:12)`."""
-    words = operation.name
-    if operation.peer is not None:
-        relation = {"send": "to", "recv": "from"}.get(operation.name, "with root")
-        words += f" {relation} rank {operation.peer}"
-    elif operation.name == "recv":
-        words += " from any rank"
-    if operation.file:
-        words += f" ({Path(operation.file).name}:{operation.line})"
-    return words
 
 
 def _how_it_died(rank: RankRun) -> str:

@@ -8,13 +8,16 @@ from pathlib import Path
 
 STACK_BYTES = 1 << 16
 _OWN = str(Path(__file__).resolve().parent) + os.sep
+_GALLERY = _OWN + "gallery.py"  # its functions stand for a user's
 _PLUMBING = (_OWN, "<string>", "<frozen")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
 
 
 def is_plumbing(filename: str) -> bool:
     """Whether a frame of this file belongs to what runs the user's function, not to the user."""
-    return filename.startswith(_PLUMBING) or filename.endswith("torch/distributed/c10d_logger.py")
+    if filename.startswith(_PLUMBING):
+        return filename != _GALLERY
+    return filename.endswith("torch/distributed/c10d_logger.py")
 
 
 def user_stack(dump: str) -> str:

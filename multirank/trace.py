@@ -20,7 +20,8 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 TRACE_BYTES = 1 << 26  # sparse: pages that are never written cost nothing
 MOST_RECORDS = 200_000  # of one rank, in a world's life: about 50,000 operations
@@ -49,6 +50,7 @@ class Operation:
         issued, waited, completed, dropped: when it was issued, when somebody began to wait for
             it, when it was seen complete, when its handle was dropped; None: never.
         file, line: the caller's own line.
+        group_name: torch's name of the group, the same on all its ranks.
     """
 
     rank: int
@@ -67,6 +69,7 @@ class Operation:
     waited: float | None = None
     completed: float | None = None
     dropped: float | None = None
+    group_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,19 @@ class Trace:
         ]
 
 
+def describe_operation(operation: Operation) -> str:
+    """An operation in words: `recv from rank 1 (train.py:12)`."""
+    words = operation.name
+    if operation.peer is not None:
+        relation = {"send": "to", "recv": "from"}.get(operation.name, "with root")
+        words += f" {relation} rank {operation.peer}"
+    elif operation.name == "recv":
+        words += " from any rank"
+    if operation.file:
+        words += f" ({Path(operation.file).name}:{operation.line})"
+    return words
+
+
 class Recorder:
     """Writes one rank's lines (in the rank). Any thread may use it."""
 
@@ -138,6 +154,12 @@ class Recorder:
     def step(self, kind: str, number: int) -> None:
         """`write`, for what happens to an operation on its way."""
         line = f'["{kind}",{time.monotonic()!r},{number}]\n'.encode()
+        with self._lock:
+            self._append(line)
+
+    def wait(self, number: int) -> None:
+        """Records that an operation is waited for from now on, and how many threads there are."""
+        line = f'["wait",{time.monotonic()!r},{number},{threading.active_count()}]\n'.encode()
         with self._lock:
             self._append(line)
 
@@ -181,16 +203,30 @@ class Recorder:
         self._lock = threading.Lock()
 
 
-class TraceReader:
-    """Follows one rank's lines (in the parent)."""
+class Follower(Protocol):
+    """Is told what a rank does as it is read; every operation, also those of calls before."""
 
-    def __init__(self, rank: int, world_size: int, descriptor: int) -> None:
+    def issued(self, operation: Operation) -> None:
+        """It is about to begin."""
+
+    def waits(self, operation: Operation, threads: int) -> None:
+        """Somebody is about to wait for it; so many Python threads live in the rank."""
+
+    def completed(self, operation: Operation) -> None:
+        """It was seen complete."""
+
+
+class TraceReader:
+    """Follows one rank's lines (in the parent), and tells `follower` of them."""
+
+    def __init__(self, rank: int, world_size: int, descriptor: int, follower: Follower) -> None:
+        self._follower = follower
         self._rank = rank
         self._world_size = world_size
         self._map = mmap.mmap(descriptor, os.fstat(descriptor).st_size, prot=mmap.PROT_READ)
         self._position = _COMMITTED.size
         self._room = MOST_RECORDS
-        self._groups: dict[int, tuple[int, ...]] = {}
+        self._groups: dict[int, tuple[str, tuple[int, ...]]] = {}
         self._open: dict[int, Operation] = {}
 
     def read_into(self, trace: Trace) -> bool:
@@ -214,9 +250,8 @@ class TraceReader:
         return self._position != start
 
     def skip(self) -> None:
-        """Forgets what has not been read, except the groups."""
+        """Keeps what has not been read out of the next call's trace."""
         self.read_into(Trace())
-        self._open.clear()
 
     def _take(self, record: Sequence[Any], trace: Trace) -> None:
         match record:
@@ -224,17 +259,20 @@ class TraceReader:
                 operation = self._operation(_time(when), number, rest)
                 self._open[number] = operation
                 trace.operations.append(operation)
-            case ["wait", float(when), int(number)]:
-                if (waiting := self._open.get(number)) and waiting.waited is None:
-                    waiting.waited = _time(when)
+                self._follower.issued(operation)
+            case ["wait", float(when), int(number), int(threads)]:
+                if waiting := self._open.get(number):
+                    waiting.waited = _time(when) if waiting.waited is None else waiting.waited
+                    self._follower.waits(waiting, threads)
             case ["complete", float(when), int(number)]:
                 if (done := self._open.get(number)) and done.completed is None:
                     done.completed = _time(when)
+                    self._follower.completed(done)
             case ["drop", float(when), int(number)]:
                 if dropped := self._open.pop(number, None):
                     dropped.dropped = _time(when)
-            case ["group", float(), int(number), list(ranks)]:
-                self._groups[number] = self._ranks(ranks)
+            case ["group", float(), int(number), str(name), list(ranks)]:
+                self._groups[number] = (name, self._ranks(ranks))
             case ["mark" | "begin" | "end" as kind, float(when), str(label)]:
                 trace.marks.append(Mark(self._rank, kind, label, _time(when)))
             case ["compute", float(when), str(label), float(seconds)]:
@@ -260,11 +298,14 @@ class TraceReader:
                 str(file),
                 int(line),
             ] if 0 <= nbytes < 1 << 63 and (peer is None or 0 <= peer < self._world_size):
+                if name == "send" and peer is None:
+                    raise ValueError("a message to nobody")
+                group_name, group_ranks = self._groups[group]
                 return Operation(
                     self._rank,
                     number,
                     name,
-                    self._groups[group],
+                    group_ranks,
                     peer,
                     tag,
                     reduce_op,
@@ -274,6 +315,7 @@ class TraceReader:
                     when,
                     file,
                     line,
+                    group_name=group_name,
                 )
         raise ValueError("not an operation")
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .ledger import Mismatch, Stuck
-from .result import describe_operation
-from .trace import Operation
+from .trace import Operation, describe_operation
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,10 @@ def mismatch(found: Mismatch) -> Verdict:
     first, second = found.first, found.second
     story = [
         f"Mismatch: rank {first.rank} and rank {second.rank} do not agree on the {found.what}.",
-        *(f"  rank {one.rank} calls {describe_operation(one)}, {_details(one)}" for one in (first, second)),
+        *(
+            f"  rank {one.rank} calls {describe_operation(one)}, {_details(one)}"
+            for one in (first, second)
+        ),
     ]
     if first.name in ("send", "recv"):
         story.append("Both sides of a message need the same number of elements and the same dtype.")
@@ -73,7 +75,9 @@ def _usual_cause(stuck: Sequence[Stuck]) -> str:
     names = {one.operation.name for one in stuck}
     among_themselves = all(set(one.need.ranks) <= doomed for one in stuck)
     if any(one.need.quantifier == "never" for one in stuck):
-        return "the handle that isend returns must be kept, and waited for, until the message is gone."
+        return (
+            "the handle that isend returns must be kept, and waited for, until the message is gone."
+        )
     if any("tag" in one.need.why for one in stuck):
         return "a send and its recv with different tags."
     if among_themselves and names == {"recv"}:

@@ -11,6 +11,7 @@ names what broke when torch changes.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +22,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
+import typing_extensions
 from torch._C._distributed_c10d import ProcessGroupGloo, Store, Work
 
 from .memory import dtype_name
+from .stack import is_plumbing
 from .trace import Recorder
 
 # What the backend calls an operation -> what torch.distributed calls it.
@@ -54,25 +57,32 @@ _NAMES = {
     "reduce": "reduce",
 }
 
-_LIBRARIES = tuple(str(Path(file).parent) + os.sep for file in (torch.__file__, __file__))
+_TORCH = (
+    str(Path(torch.__file__).parent) + os.sep,
+    typing_extensions.__file__,  # wraps what torch calls deprecated
+)
+_PYTHON = str(Path(os.__file__).parent) + os.sep
 
 _recorder: Recorder
-_ranks_of_next_group: list[int] = []
-_is_users: dict[str, bool] = {}  # by file
+_next_group: tuple[str, list[int]] = ("", [])  # name and ranks of the one that is being made
 
 
 def caller() -> tuple[str, int]:
-    """File and line of the innermost frame that is neither torch's nor ours."""
+    """File and line of the innermost frame that is neither torch's, Python's nor ours."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        users = _is_users.get(name)
-        if users is None:
-            users = _is_users[name] = not name.startswith((*_LIBRARIES, "<frozen"))
-        if users:
+        if not _is_library(name):
             return name, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return "", 0
+
+
+@functools.cache
+def _is_library(file: str) -> bool:
+    if file.startswith(_PYTHON) and not file.startswith(_PYTHON + "site-packages"):
+        return True
+    return file.startswith(_TORCH) or is_plumbing(file)
 
 
 class WatchedWork(Work):
@@ -86,7 +96,7 @@ class WatchedWork(Work):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         if not self._seen_complete:
-            _recorder.step("wait", self._number)
+            _recorder.wait(self._number)
         done = self._work.wait() if not timeout else self._work.wait(timeout)
         self._complete()
         return done
@@ -143,9 +153,9 @@ class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
 
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
         super().__init__(rank, size)  # type: ignore[call-arg]
-        self._ranks = list(_ranks_of_next_group) or list(range(size))
+        name, self._ranks = _next_group
         self._group_number = _recorder.new_id()
-        _recorder.write("group", self._group_number, self._ranks)
+        _recorder.write("group", self._group_number, name, self._ranks)
         self._gloo = gloo = ProcessGroupGloo(store, rank, size, timeout)
         self._inner = dist.ProcessGroup(store, rank, size)
         for group in (self, self._inner):
@@ -166,7 +176,7 @@ class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
         number = self._issue("barrier", (), {})
-        _recorder.step("wait", number)
+        _recorder.wait(number)
         waiting: Any = self._inner
         if timeout:
             waiting.monitored_barrier(timeout, wait_all_ranks)
@@ -266,21 +276,51 @@ def install(recorder: Recorder) -> None:
     torch_names: Any = c10d
     torch_names.ProcessGroupGloo = WatchedProcessGroup
     make_group = torch_names._new_process_group_helper
+    join_barrier = torch_names._store_based_barrier
 
     def make_group_recorded(
-        size: int, rank: int, ranks: Sequence[int], *args: Any, **kwargs: Any
+        size: int,
+        rank: int,
+        ranks: Sequence[int],
+        backend: Any,
+        store: Store,
+        name: str,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
-        _ranks_of_next_group[:] = ranks or range(size)
-        if not c10d.is_initialized():
-            return make_group(size, rank, ranks, *args, **kwargs)
-        number, group = recorder.new_id(), recorder.new_id()
-        recorder.write("group", group, list(_ranks_of_next_group))
-        recorder.write(
-            "issue", number, "new_group", group, None, None, None, None, [], 0, *caller()
-        )
-        recorder.step("wait", number)
-        made = make_group(size, rank, ranks, *args, **kwargs)
-        recorder.step("complete", number)
-        return made
+        global _next_group
+        _next_group = str(name), list(ranks) or list(range(size))
+
+        def make() -> Any:
+            return make_group(size, rank, ranks, backend, store, name, *args, **kwargs)
+
+        # A rank that is not a member has nothing to wait for here.
+        if not c10d.is_initialized() or dist.get_rank() not in _next_group[1]:
+            return make()
+        return _recorded("new_group", *_next_group, make)
+
+    def join_barrier_recorded(
+        rank: int, store: Store, name: str, *args: Any, **kwargs: Any
+    ) -> None:
+        def join() -> None:
+            join_barrier(rank, store, name, *args, **kwargs)
+
+        if c10d.is_initialized():
+            everybody = list(range(dist.get_world_size()))
+            _recorded("new_group_barrier", str(name), everybody, join)
+        else:
+            join()
 
     torch_names._new_process_group_helper = make_group_recorded
+    torch_names._store_based_barrier = join_barrier_recorded
+
+
+def _recorded(what: str, name: str, ranks: Sequence[int], action: Callable[[], Any]) -> Any:
+    """An action that waits for all of `ranks`, and is no operation of a group that exists."""
+    number, group = _recorder.new_id(), _recorder.new_id()
+    _recorder.write("group", group, name, list(ranks))
+    _recorder.write("issue", number, what, group, None, None, None, None, [], 0, *caller())
+    _recorder.wait(number)
+    result = action()
+    _recorder.step("complete", number)
+    return result

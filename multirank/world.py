@@ -24,18 +24,20 @@ from typing import Any
 
 from . import connect
 from .leader import KINDS, WorldSetup
+from .ledger import Ledger
 from .memory import RESULT_BYTES, AnswerError, Arena, build, pack, shared_file
+from .prover import TICK, Prover
 from .result import Ending, RaisedException, RankRun, Run
 from .source import PerRank, Source
 from .stack import STACK_BYTES, user_stack
 from .trace import TRACE_BYTES, Trace, TraceReader
+from .verdict import Verdict, mismatch
 from .wire import ANSWER_BYTES, FrameReader, FrameWriter, WireError, receive_frame, send_frame
 
 MAX_WORLD_SIZE = 64
 _TYPE_LENGTH, _TEXT_LENGTH = 200, 1 << 16  # characters kept of an exception
 _LOG_HEAD, _LOG_TAIL, _LOG_LIMIT = 48 << 10, 16 << 10, 64 << 20
 _GRACE = 0.3  # seconds that peers get to finish, or to fail by themselves, once one has failed
-_START_TIMEOUT = 60.0
 _LEADER_TIMEOUT = 20.0  # a leader answers at once, unless its machine stands still
 _STACKS_TIMEOUT = 0.5
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -94,6 +96,7 @@ class World:
         self._leader = connect.leader()
         self._leader.settimeout(_LEADER_TIMEOUT)
         self._links: list[_Link] = []
+        self._ledger = Ledger(world_size)
         try:
             self._start(setup)
         except BaseException:
@@ -132,12 +135,13 @@ class World:
             messages = self._pack(function, args, kwargs, files)
             for link in self._links:
                 link.begin()
+            self._ledger.begin_call()
             run = Run(self.world_size, [link.run for link in self._links], timeout=timeout)
             started = time.monotonic()
             try:
                 for link, (payload, tensors) in zip(self._links, messages, strict=True):
                     link.send(payload, tensors)
-                self._wait(started + timeout, run.trace)
+                run.verdict = self._wait(started + timeout, run.trace)
             except BaseException:
                 self.close()
                 raise
@@ -199,7 +203,7 @@ class World:
 
     def _start(self, setup: WorldSetup) -> None:
         for rank in range(self.world_size):
-            self._links.append(_Link(rank, self.world_size))
+            self._links.append(_Link(rank, self.world_size, self._ledger))
         try:
             for kind in range(KINDS):
                 theirs = [link.theirs[kind] for link in self._links]
@@ -212,10 +216,11 @@ class World:
             for link in self._links:
                 link.give_away()
         trace = Trace()
-        self._wait(time.monotonic() + _START_TIMEOUT, trace)
+        self._wait(time.monotonic() + connect.START_TIMEOUT, trace)
         for link in self._links:
             link.finish(trace)
-        run = Run(self.world_size, [link.run for link in self._links], trace, 0.0, _START_TIMEOUT)
+        ranks = [link.run for link in self._links]
+        run = Run(self.world_size, ranks, trace, timeout=connect.START_TIMEOUT)
         if not run.ok:
             raise connect.StartError(
                 f"the ranks could not be started: {run.story}\n{connect.complaint()}"
@@ -248,8 +253,10 @@ class World:
 
     # ------------------------------------------------------------ waiting
 
-    def _wait(self, deadline: float, trace: Trace) -> None:
-        """Returns when every rank's call has ended, one way or another."""
+    def _wait(self, deadline: float, trace: Trace) -> Verdict | None:
+        """Returns when every rank's call has ended, one way or another; the verdict, if any."""
+        prover = Prover(self._ledger)
+        verdict: Verdict | None = None
         with selectors.DefaultSelector() as selector:
             selector.register(self._leader, _READ, self._watch_leader)
             for link in self._links:
@@ -260,14 +267,16 @@ class World:
                 if first_failure is None and any(link.failed for link in self._links):
                     first_failure = time.monotonic()
                 limit = deadline if first_failure is None else min(deadline, first_failure + _GRACE)
-                patience = min(max(0.0, limit - time.monotonic()), 3600.0)
+                patience = min(max(0.0, limit - time.monotonic()), TICK)
                 for key, _ in selector.select(patience):
                     events = key.data()
                     if not events:
                         selector.unregister(key.fileobj)
                     elif events != key.events:
                         selector.modify(key.fileobj, events, key.data)
-                if time.monotonic() >= limit:
+                if prover.due and (verdict := self._look(prover, trace)) is not None:
+                    self._give_up(Ending.STOPPED)
+                elif time.monotonic() >= limit:
                     self._give_up(Ending.TIMED_OUT if first_failure is None else Ending.STOPPED)
             for link in self._links:
                 link.drain()
@@ -275,6 +284,22 @@ class World:
             if any(link.run.ending is Ending.DIED for link in self._links):
                 for link in self._links:
                     link.forgive_lost_connection()
+        return self._final_verdict(verdict)
+
+    def _look(self, prover: Prover, trace: Trace) -> Verdict | None:
+        """Lets the prover look at what is new."""
+        changed = [link.read_trace(trace) for link in self._links]
+        for link in self._links:
+            if link.run.ending is not None:
+                self._ledger.over(link.run.rank, f"has {link.run.ending}")
+        return prover.look(any(changed))
+
+    def _final_verdict(self, verdict: Verdict | None) -> Verdict | None:
+        """A mismatch explains whatever came after; a failed rank, why its peers wait."""
+        if self._ledger.mismatch is not None:
+            return mismatch(self._ledger.mismatch)
+        failed = (Ending.RAISED, Ending.DIED)
+        return None if any(link.run.ending in failed for link in self._links) else verdict
 
     def _give_up(self, ending: Ending) -> None:
         """The rest will not finish; at a deadline each first writes down its stacks."""
@@ -332,7 +357,7 @@ class World:
 class _Link:
     """The parent's ends of what connects it with one rank."""
 
-    def __init__(self, rank: int, world_size: int) -> None:
+    def __init__(self, rank: int, world_size: int, ledger: Ledger) -> None:
         self.run = RankRun(rank)
         self._control, rank_control = socket.socketpair()
         self._control.setblocking(False)
@@ -344,7 +369,7 @@ class _Link:
         os.set_blocking(self._log, False)
         self._log_bytes = _Log()
         trace = shared_file(TRACE_BYTES, "multirank-trace")
-        self._trace = TraceReader(rank, world_size, trace)
+        self._trace = TraceReader(rank, world_size, trace, ledger)
         stacks = shared_file(STACK_BYTES, "multirank-stacks")
         self._stacks = mmap.mmap(stacks, STACK_BYTES, prot=mmap.PROT_READ)
         self._output: Arena | None = None
@@ -415,9 +440,9 @@ class _Link:
             self._fail(f"was ended: it printed more than {_LOG_LIMIT >> 20} MiB")
         return _READ
 
-    def read_trace(self, trace: Trace) -> None:
-        """Adds to `trace` what the rank has recorded since the last time."""
-        self._trace.read_into(trace)
+    def read_trace(self, trace: Trace) -> bool:
+        """Adds to `trace` what the rank has recorded since the last time; whether anything."""
+        return self._trace.read_into(trace)
 
     def exited(self, code: int | None) -> None:
         """The rank's process has ended; what it said before still counts."""

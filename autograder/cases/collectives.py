@@ -115,7 +115,11 @@ def all_to_all(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def barrier(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """One barrier for each member, who comes late to it; when each was entered and left."""
+    """One barrier for each member, who comes late to it; when each was entered and left.
+
+    One goes before, for what is slow the first time: imports, connections.
+    """
+    impl.collectives.barrier(**keywords(here, inputs))
     entered, left = [], []
     for late in here.members:
         if here.rank == late:

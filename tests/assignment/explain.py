@@ -303,13 +303,15 @@ def _somebody_elses(wrong: WrongTensor) -> str | None:
 def _another_root(found: Sequence[WrongTensor]) -> str | None:
     """Whether another rank's tensor was broadcast, or another rank got the result."""
     call = found[0].call
-    arguments = call.before[found[0].rank]
-    root = int(arguments.get("src", arguments.get("dst", -1)))
+    name = {"broadcast": "src", "reduce": "dst"}.get(call.function)
+    if name is None:
+        return None
+    root = call.before[found[0].rank][name]
     for one in found:
         for rank in call.members:
-            if call.function == "broadcast" and rank not in (root, one.rank):
+            if name == "src" and rank not in (root, one.rank):
                 due = call.before[rank]["tensor"]
-            elif call.function == "reduce" and root != rank == one.rank:
+            elif name == "dst" and root != rank == one.rank:
                 due = call.after[root]["tensor"]
             else:
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -48,7 +49,7 @@ def record_setup(
     setup = importlib.import_module(f"{package}.{module}").setup
     multirank.mark("call 0")
     setup(**arguments)
-    return {"folder": os.getcwd(), "started": started, "devices": devices}
+    return {"folder": str(Path.cwd()), "started": started, "devices": devices}
 
 
 def record_cleanups(package: str, module: str) -> list[int]:
@@ -56,6 +57,8 @@ def record_cleanups(package: str, module: str) -> list[int]:
     groups, destroyed = [1], [0]
 
     def destroy(*args: Any, **kwargs: Any) -> None:
+        if not groups:
+            raise ValueError("there is no process group to destroy")
         groups.pop()
         destroyed[-1] += 1
 

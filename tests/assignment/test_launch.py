@@ -6,6 +6,7 @@ Most of the tests put a recorder in place of `init_process_group` and look at wh
 from __future__ import annotations
 
 import socket
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +80,13 @@ def test_setup_through_a_file_names_its_absolute_path(subject: Subject) -> None:
 def test_setup_through_a_port_names_address_and_port(subject: Subject) -> None:
     arguments = {"rank": 1, "world_size": 4, "backend": "gloo", "address": "node7", "port": 1234}
     expect(
-        recorded(subject, arguments, {}),
-        "called: setup(1, 4, 'gloo', address='node7', port=1234)",
+        recorded(subject, arguments | {"timeout": timedelta(seconds=30)}, {}),
+        "called: setup(1, 4, 'gloo', address='node7', port=1234, timeout=timedelta(seconds=30))",
         backend="gloo",
         init_method="tcp://node7:1234",
         rank=1,
         world_size=4,
+        timeout=30.0,
     )
 
 
@@ -133,10 +135,11 @@ def test_cleanup_destroys_the_group_and_does_no_harm_without_one(subject: Subjec
             check=False,
         )
     require_finished(subject, done)
-    if done.results[0] != [1, 0]:
+    with_group, without = done.results[0]
+    if (with_group, without) != (1, 0):
         fail(
-            f"cleanup, called with a process group and then without one, calls "
-            f"destroy_process_group {done.results[0]} times; it must [1, 0] times."
+            f"cleanup calls destroy_process_group {with_group} times where there is a process "
+            f"group, and {without} times where there is none; it must call it once, and not at all."
         )
 
 

@@ -67,16 +67,10 @@ def _patch(old: str, patch: Patch) -> str:
         before, after = patch
         assert old.count(before) == 1, f"{before!r} stands there {old.count(before)} times"
         return old.replace(before, after)
-    head, region, tail = old.partition(f"    {BEGIN}\n")[0], *_regions(old)
+    assert old.count(BEGIN) == old.count(END) == 1
+    head, _, rest = old.partition(f"    {BEGIN}\n")
+    _, _, tail = rest.partition(f"    {END}\n")
     return head + textwrap.indent(textwrap.dedent(patch).strip() + "\n", "    ") + tail
-
-
-def _regions(function: str) -> tuple[str, str]:
-    """The solution region and what comes after it."""
-    assert function.count(BEGIN) == function.count(END) == 1
-    _, _, rest = function.partition(f"    {BEGIN}\n")
-    region, _, tail = rest.partition(f"    {END}\n")
-    return region, tail
 
 
 def graded(
@@ -130,6 +124,7 @@ class Mistake:
     loses: the checks of the problem that must not get full marks, and no others; or `ALL`.
     causes: of each likely cause that is shown, one of these must be a part.
     message: part of what the first lost row must say.
+    hangs: whether it never ends.
     slow: whether the test of it is.
     """
 
@@ -139,6 +134,7 @@ class Mistake:
     loses: frozenset[str] | str
     causes: tuple[str, ...] = ()
     message: str = ""
+    hangs: bool = False
     slow: bool = False
 
 
@@ -207,6 +203,7 @@ MISTAKES = [
         ("chunks[rank].div_(n)", "pass"),
         "average",
         causes=("a sum where a mean was asked for",),
+        slow=True,
     ),
     mistake(
         "all_reduce divides by 2 for AVG",
@@ -232,6 +229,7 @@ MISTAKES = [
             "        recv = dist.P2POp(dist.irecv, chunks[(rank - step) % n], left, group)\n",
         ),
         ALL,
+        causes=("one step too few",),
         slow=True,
     ),
     mistake(
@@ -249,6 +247,7 @@ MISTAKES = [
         ("    # END SOLUTION\n    _copy_back(flat, tensor)", "    # END SOLUTION"),
         "layouts",
         causes=(LEFT_IN_A_COPY,),
+        slow=True,
     ),
     mistake(
         "all_reduce gives the first result again on a second call",
@@ -276,7 +275,7 @@ MISTAKES = [
             own, incoming = incoming, own
         """,
         ALL,
-        message="had not finished after",
+        hangs=True,
     ),
     mistake(
         "all_reduce does not refuse the average of integers",
@@ -423,6 +422,7 @@ MISTAKES = [
         """,
         "traffic",
         message="with 8 ranks, rank 0 sent 7.00 S; 3.00 S is enough",
+        slow=True,
     ),
     # ---------------------------------------------------------------- scatter, gather
     mistake(
@@ -441,6 +441,7 @@ MISTAKES = [
             "for peer, piece in zip(reversed(ranks), flat_pieces, strict=True):",
         ),
         *("gather", "gather_in_sub_group", "gather_edges", "gather_traffic"),
+        causes=("an index that is off by one rank",),  # which of two ranks' parts looks like too
         function="gather",
         slow=True,
     ),
@@ -471,7 +472,10 @@ MISTAKES = [
     mistake(
         "all_to_all sends equal parts whatever the splits",
         "all_to_all",
-        ("sent = torch.split(input.contiguous(), input_splits)", "sent = input.tensor_split(n)"),
+        (
+            "sent = torch.split(input.contiguous(), input_splits)",
+            "sent = input.contiguous().tensor_split(n)",
+        ),
         *("uneven", "sub_group"),
         slow=True,
     ),
@@ -704,6 +708,7 @@ ALTERNATIVES = [
         "scatter_gather",
         {
             "scatter": """
+            n = len(ranks)
             place = (rank - root) % n
             span = 1
             while span < n:

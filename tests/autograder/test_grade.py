@@ -187,6 +187,12 @@ def test_the_sentences_say_what_did_not_count_and_why() -> None:
     ]
 
 
+def test_eight_names_are_listed_whole() -> None:
+    about = About(course="", ignored=[Ignored(str(n), "") for n in range(8)])
+    said = Grade([BROADCAST, REDUCE], planned(), about).sentences()[-1]
+    assert said == "Not taken from the submission: 0, 1, 2, 3, 4, 5, 6, 7."
+
+
 @pytest.mark.parametrize(
     ("rows", "said"),
     [

@@ -223,12 +223,13 @@ def test_sizes_and_numbers_have_limits_and_the_assignments_own_come_first(
     }
 
 
-def test_the_usual_limits_are_those_of_the_assignment(tmp_path: Path) -> None:
+@each_way
+def test_the_usual_limits_are_those_of_the_assignment(way: str, tmp_path: Path) -> None:
     mib = 1024**2
     assert Limits() == Limits(40, 256 * 1024, 2 * mib, 1000, 32 * mib, 64 * mib, 100, 8 * mib, 50)
     files = {f"m{n:02}.py": b"" for n in range(50)}
     files |= {"launch.py": b"x" * 262_144, "collectives.py": b"x" * 262_145}
-    taken = take(folder(tmp_path / "x", files), KNOWN)
+    taken = given_as(way, tmp_path, files)
     assert len(taken.files) == 40
     assert why(taken)["collectives.py"] == "larger than 256 KiB"
     assert why(taken)["m49.py"] == "more than 40 modules"
@@ -515,7 +516,14 @@ def test_paths_written_in_other_ways_are_understood(way: str, tmp_path: Path) ->
 
 
 def test_folders_that_an_archive_lists_by_themselves_are_folders(tmp_path: Path) -> None:
-    names = ["hw/", "hw/assignment/", "hw/assignment/empty/", "hw/assignment/launch.py", "hw/"]
+    names = [
+        "./",
+        "hw/",
+        "hw/assignment/",
+        "hw/assignment/empty/",
+        "hw/assignment/launch.py",
+        "hw/",
+    ]
     with (
         zipfile.ZipFile(tmp_path / "x.zip", "w") as zip_archive,
         tarfile.open(tmp_path / "x.tar", "w") as tar_archive,
@@ -529,6 +537,14 @@ def test_folders_that_an_archive_lists_by_themselves_are_folders(tmp_path: Path)
         taken = take(path, KNOWN)
         assert taken.files == {"launch.py": b""}
         assert why(taken) == {"hw/assignment/empty/": "a folder"}
+
+
+def test_a_name_that_ends_early_for_some_programs_is_not_taken(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "x.zip", {"launch.py": CODE, "collectives.pyX.txt": b"evil"})
+    path.write_bytes(path.read_bytes().replace(b".pyX.txt", b".py\0.txt"))
+    taken = take(path, KNOWN)
+    assert taken.files == {"launch.py": CODE}
+    assert why(taken) == {"collectives.py\ufffd.txt": "not a possible name of a file"}
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -701,8 +717,14 @@ def test_a_million_entries_are_refused_before_they_are_parsed(tmp_path: Path) ->
 
 
 @each_archive
+def test_an_archive_of_a_thousand_entries_is_taken(way: str, tmp_path: Path) -> None:
+    path = GIVEN[way](tmp_path, {f"d/{n}": b"" for n in range(999)} | {"launch.py": CODE})
+    assert take(path, KNOWN).files == {"launch.py": CODE}
+
+
+@each_archive
 def test_folders_nested_without_end_cost_nothing(way: str, tmp_path: Path) -> None:
-    deep = "a/" * 2000
-    path = GIVEN[way](tmp_path, {"launch.py": CODE} | {f"{deep}{n}.py": b"" for n in range(100)})
-    within(3, 60, lambda: take(path, KNOWN))
-    assert why(take(path, KNOWN)) == {"a/": "a folder"}
+    deep = {f"{n}/{'a/' * 2000}x.py": b"" for n in range(200)}
+    path = GIVEN[way](tmp_path, {"launch.py": CODE} | deep)
+    within(5, 30, lambda: take(path, KNOWN))
+    assert why(take(path, KNOWN))["0/"] == "a folder"

@@ -173,6 +173,11 @@ def test_only_rows_that_a_student_can_mend_offer_a_test_to_run(grade: Grade) -> 
     assert page.render(grade).count("pytest") == 5
 
 
+def test_a_passed_row_says_so_and_what_it_ran_with(grade: Grade) -> None:
+    output = rows_by_number(grade)["1.1.1"]["output"]
+    assert output == "Passed: 0.33 of 0.33 points.\nworld size: 4, dtype: float32"
+
+
 def test_results_begin_with_the_sentences_a_student_should_know(grade: Grade) -> None:
     output = gradescope.results(grade)["output"]
     assert output.startswith("2.14 of 10 points.\n")
@@ -268,6 +273,37 @@ def test_the_page_shows_every_row_and_nothing_for_staff(grade: Grade) -> None:
     assert "2.14 of 10 points" in " ".join(text.split())
 
 
+def test_the_page_begins_with_the_total_and_the_sentences(grade: Grade) -> None:
+    html = page.render(grade)
+    assert "width: 21.43%" in html
+    text = Elements(html).text
+    places = [text.index(sentence) for sentence in grade.sentences()[1:]]
+    assert len(places) == 5
+    assert places == sorted(places)
+    assert places[-1] < text.index("What to look at")
+
+
+def test_a_check_is_told_with_what_it_ran_with(grade: Grade) -> None:
+    text = " ".join(Elements(page.render(grade)).text.split())
+    assert "1.2.3 One of each, 3failed 0 of 1 One of each · world size: 4 · dtype: flo" in text
+
+
+def test_the_page_says_how_long_each_check_took(grade: Grade) -> None:
+    html = page.render(grade)
+    assert '<td class="time">9.0 s</td>' in html
+    assert html.count('<td class="time"></td>') == 1  # the one that needs hardware
+
+
+def test_the_page_says_how_it_was_graded(grade: Grade) -> None:
+    text = Elements(page.render(grade)).text
+    for said in (f"Digest{'d' * 16}\n", "Isolationuid drop\n", "Took60 s\n", "Backendgloo\n"):
+        assert said in text
+    bare = Grade([THIRDS], [row(THIRDS, 1, Fraction(1))], About(course=""))
+    text = Elements(page.render(bare)).text
+    assert "Isolationnone\n" in text
+    assert "Took" not in text
+
+
 def test_what_went_wrong_comes_before_the_tables(grade: Grade) -> None:
     text = Elements(page.render(grade)).text
     look, everything = text.index("What to look at"), text.index("All checks")
@@ -285,6 +321,9 @@ def test_rows_of_a_problem_that_say_the_same_are_said_once() -> None:
     assert text.count("There is no thirds.") == 2
     assert "3 checks: 1.1.1, 1.1.2, 1.1.3blocked 0 of 1" in text
     assert "log 1" in text
+    assert "There is no thirds. The nearest" in text
+    several = text.split("3 checks: ")[1].split("There is no thirds.")[0]
+    assert several == "1.1.1, 1.1.2, 1.1.3blocked 0 of 1 Thirds "
 
 
 def test_a_traceback_is_set_apart_from_what_is_said_of_it(grade: Grade) -> None:
@@ -357,15 +396,26 @@ def test_a_file_is_never_there_in_part(
     seen = []
     real = os.fsync
 
+    written = []
+
     def look(fd: int) -> None:
         seen.append(json.loads((tmp_path / "results.json").read_text())["score"])
+        written.append(os.fstat(fd).st_size)
         real(fd)
 
     monkeypatch.setattr(os, "fsync", look)
     write_results(grade, tmp_path)
     assert seen[0] == 0
     assert len(seen) == 2
+    assert written[0] == (tmp_path / "results.json").stat().st_size
     assert json.loads((tmp_path / "results.json").read_text())["score"] == 2.1429
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors in /proc")
+def test_writing_a_result_leaves_no_descriptor_open(grade: Grade, tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    write_results(grade, tmp_path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_link_in_the_place_of_a_result_is_replaced_not_followed(

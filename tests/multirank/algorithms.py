@@ -122,7 +122,7 @@ def pairwise_all_to_all(rank: int, n: int, nbytes: int) -> Program:
 
 
 def pairwise_all_to_all_at_once(rank: int, n: int, nbytes: int) -> Program:
-    handles: list[Isend | Irecv] = []
+    handles: list[Step] = []
     for step in range(1, n):
         handles += [Isend((rank + step) % n, nbytes // n), Irecv((rank - step) % n)]
     yield from handles

@@ -1,0 +1,336 @@
+"""The process that all ranks are forked from: one, clean, and gone in the end."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import multirank
+from multirank import World
+from tests.multirank.processes import is_running, still_running, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+SECRET = "a-secret-that-no-rank-may-see"
+UP = """
+def up():
+    leader = os.getppid()
+    return int(open(f"/proc/{leader}/stat").read().rpartition(")")[2].split()[1])
+"""
+
+
+def program(
+    text: str, directory: Path, *, own_zygote: bool = True, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program that uses multirank; with a zygote of its own, or with this process's."""
+    file = directory / "program.py"
+    file.write_text("import os, sys, time\nimport multirank\n\n" + textwrap.dedent(text))
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not (own_zygote and name == "MULTIRANK_ZYGOTE")
+    }
+    return subprocess.run(
+        [sys.executable, str(file)],
+        env=inherited | {"PYTHONPATH": str(ROOT)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def the_zygote() -> int:
+    with World(1, process_group=False) as world:
+        return parent_of(world.call(os.getppid).results[0])
+
+
+# ---------------------------------------------------------------- one
+
+
+def test_one_zygote_serves_all_worlds() -> None:
+    assert the_zygote() == the_zygote()
+
+
+def test_one_zygote_serves_a_process_and_its_children(tmp_path: Path) -> None:
+    child = program(
+        UP + "print(multirank.run(up, 1, process_group=False).results[0])",
+        tmp_path,
+        own_zygote=False,
+    )
+    assert child.stderr == ""
+    assert int(child.stdout) == the_zygote()
+    assert is_running(the_zygote())  # it does not end with the child
+
+
+def test_starting_twice_starts_one() -> None:
+    before = os.environ["MULTIRANK_ZYGOTE"]
+    multirank.start()
+    assert os.environ["MULTIRANK_ZYGOTE"] == before
+
+
+@pytest.mark.slow
+def test_one_zygote_serves_all_workers_of_xdist(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import multirank\ndef pytest_configure(config):\n    multirank.start()\n"
+    )
+    (tmp_path / "test_it.py").write_text(
+        "import os, pytest, multirank\n"
+        "@pytest.mark.parametrize('n', range(8))\n"
+        "def test_it(n):\n"
+        "    with open('zygotes', 'a') as out: print(os.environ['MULTIRANK_ZYGOTE'], file=out)\n"
+        "    with open('workers', 'a') as out: print(os.getpid(), file=out)\n"
+        "    assert multirank.run(lambda: n, 2).results == [n, n]\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MULTIRANK", "PYTEST"))}
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", "."],
+        cwd=tmp_path,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "8 passed" in run.stdout, run.stdout + run.stderr
+    (socket,) = set((tmp_path / "zygotes").read_text().split())
+    assert len(set((tmp_path / "workers").read_text().split())) == 2
+    assert not Path(socket).exists()
+
+
+@pytest.mark.slow
+def test_a_zygote_that_has_died_is_replaced(tmp_path: Path) -> None:
+    run = program(
+        UP
+        + """
+import signal
+first = multirank.run(up, 1, process_group=False).results[0]
+os.kill(first, signal.SIGKILL)
+second = multirank.run(up, 1, process_group=False).results[0]
+print(first != second)
+""",
+        tmp_path,
+    )
+    assert (run.stdout, run.stderr) == ("True\n", "")
+
+
+@pytest.mark.slow
+def test_a_world_that_is_alive_outlives_its_zygote(tmp_path: Path) -> None:
+    run = program(
+        UP
+        + """
+import signal
+with multirank.World(2) as world:
+    os.kill(world.call(up).results[0], signal.SIGKILL)
+    time.sleep(0.1)
+    print(len(world.call(os.getpid).results))
+""",
+        tmp_path,
+    )
+    assert (run.stdout, run.stderr) == ("2\n", "")
+
+
+# ---------------------------------------------------------------- clean
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a program with secrets in its environment, and a zygote of its own, finds out."""
+    run = program(
+        UP
+        + """
+import json
+from pathlib import Path
+def look():
+    pids = (os.getpid(), os.getppid(), up())
+    return {
+        "zygote": pids[-1],
+        "seen": [Path(f"/proc/{pid}/{name}").read_bytes().decode()
+                 for pid in pids for name in ("environ", "cmdline")],
+        "environment": dict(os.environ),
+    }
+found = multirank.run(look, 1).results[0]
+print(json.dumps(found | {"socket": os.environ["MULTIRANK_ZYGOTE"]}))
+""",
+        tmp_path_factory.mktemp("program"),
+        GRADER_TOKEN=SECRET,
+        PYTHONSTARTUP=SECRET,
+        MULTIRANK_ZYGOTE="/not/there",
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(run.stdout)
+    return found
+
+
+def test_no_secret_of_the_caller_reaches_the_zygote_or_a_rank(told: dict[str, Any]) -> None:
+    everything = json.dumps(told)
+    assert "OMP_NUM_THREADS" in everything
+    assert SECRET not in everything
+    assert "GRADER_TOKEN" not in everything
+
+
+def test_a_stale_variable_in_the_environment_harms_nothing(told: dict[str, Any]) -> None:
+    assert told["socket"] != "/not/there"
+
+
+def test_a_zygote_ends_with_the_program_that_started_it(told: dict[str, Any]) -> None:
+    assert still_running([told["zygote"]]) == []
+    assert not Path(told["socket"]).parent.exists()
+
+
+def test_the_environment_of_a_rank_is_small() -> None:
+    names = set(multirank.run(lambda: dict(os.environ), 1).results[0])
+    allowed = {
+        *("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH"),
+        *("OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME"),
+        *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+        "TORCHINDUCTOR_CACHE_DIR",  # which torch itself sets when it is imported
+    }
+    prefixes = ("LC_", "OPENBLAS_", "MKL_", "CUDA_", "NCCL_")
+    assert {name for name in names if not name.startswith(prefixes)} <= allowed
+
+
+def test_ranks_cannot_import_the_grader_or_the_reference() -> None:
+    def attempt() -> list[str]:
+        import importlib
+
+        found = []
+        for name in ("autograder", "reference", "tests", "conftest"):
+            try:
+                importlib.import_module(name)
+                found.append(name)
+            except ImportError:
+                pass
+        return found + [path for path in sys.path if not path.startswith(sys.base_prefix)]
+
+    with World(1, import_path=(), process_group=False) as world:
+        (found,) = world.call(attempt).results
+    assert all(Path(path).name in ("site-packages", "dist-packages") for path in found)
+
+
+def test_the_zygote_has_one_thread_and_nothing_open_but_its_own() -> None:
+    pid = the_zygote()
+    status = Path(f"/proc/{pid}/status").read_text()
+    assert int(status.partition("Threads:")[2].split()[0]) == 1
+    links = sorted(str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir())
+    kinds = sorted(link.split(":")[0] for link in links)
+    assert [kind for kind in kinds if kind == "socket"] == ["socket"]
+    assert [kind for kind in kinds if kind == "pipe"] == ["pipe"]
+    assert len(links) == 5, links  # and /dev/null, its errors, its selector
+
+
+def test_everything_that_ranks_need_is_imported_already() -> None:
+    def missing() -> list[str]:
+        from multirank.zygote import PRELOADED
+
+        return [name for name in PRELOADED if name not in sys.modules]
+
+    assert multirank.run(missing, 1, process_group=False).results == [[]]
+
+
+def test_a_first_optimizer_step_is_quick() -> None:
+    def step() -> float:
+        import torch
+
+        started = time.monotonic()
+        weight = torch.nn.Parameter(torch.ones(2))
+        weight.sum().backward()  # type: ignore[no-untyped-call]
+        torch.optim.AdamW([weight]).step()
+        return time.monotonic() - started
+
+    assert multirank.run(step, 1, process_group=False).results[0] < 0.5
+
+
+# ---------------------------------------------------------------- gone in the end
+
+
+@pytest.mark.slow
+def test_a_zygote_ends_with_a_program_that_is_killed(tmp_path: Path) -> None:
+    text = """
+print(multirank.run(up, 1, process_group=False).results[0], os.environ["MULTIRANK_ZYGOTE"])
+sys.stdout.flush()
+os.kill(os.getpid(), 9)
+"""
+    run = program(UP + text, tmp_path)
+    assert run.returncode == -signal.SIGKILL
+    pid, socket = run.stdout.split()
+    assert still_running([int(pid)], within=2.0) == []
+    assert wait_until(lambda: not Path(socket).parent.exists(), within=2.0)
+
+
+def test_a_program_that_needs_no_ranks_after_all_ends_at_once(tmp_path: Path) -> None:
+    run = program(
+        """
+        import atexit
+        atexit.register(lambda: print(time.monotonic()))  # after multirank has tidied up
+        multirank.start()
+        print(os.environ["MULTIRANK_ZYGOTE"], time.monotonic())
+        """,
+        tmp_path,
+    )
+    socket, started, ended = run.stdout.split()
+    assert float(ended) - float(started) < 1.0  # well before the zygote's imports are done
+    assert not Path(socket).parent.exists()
+
+
+def test_a_program_without_a_main_guard_is_told(tmp_path: Path) -> None:
+    (tmp_path / "unguarded.py").write_text(
+        "import multirank\ndef f():\n    return 1\nmultirank.run(f, 1)\n"
+    )
+
+    def load(path: str) -> None:
+        sys.path.insert(0, path)
+        importlib.import_module("unguarded")
+
+    run = multirank.run(load, 1, str(tmp_path), check=False, process_group=False)
+    assert '__name__ == "__main__"' in run.story
+
+
+# ---------------------------------------------------------------- when it cannot be started
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "told"),
+    [
+        ("raise ImportError('no torch on this machine')", "no torch on this machine"),
+        ("import os; os._exit(3)", "died|reset|could not be started"),
+    ],
+)
+def test_a_zygote_that_cannot_start_says_why(tmp_path: Path, sabotage: str, told: str) -> None:
+    run = program(
+        f"""
+        from multirank import connect
+        connect._PROGRAM = {sabotage!r}
+        started = time.monotonic()
+        try:
+            multirank.World(2)
+        except multirank.StartError as error:
+            print(error)
+        print("seconds", time.monotonic() - started)
+        """,
+        tmp_path,
+    )
+    assert re.search(told, run.stdout), run.stdout + run.stderr
+    assert float(run.stdout.split()[-1]) < 10
+
+
+def test_a_temporary_directory_with_a_long_name_is_told(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    run = program("multirank.start()", tmp_path, TMPDIR=str(deep))
+    assert "StartError: no socket can be made in" in run.stderr
+    assert "set TMPDIR to a short path" in run.stderr
+    assert list(deep.iterdir()) == []
