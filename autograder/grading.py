@@ -170,7 +170,7 @@ class _Plugin:
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         started = time.monotonic()
         self._judge, self._credit = self._new_judge(check_id(item)), Credit()
-        result = self._why_not_run(item) or self._run(item, nextitem)
+        result = self._why_not_run(item) or self._run(item)
         assert self.grade is not None
         passed = result["outcome"] is Outcome.PASSED
         self.grade.record(
@@ -202,10 +202,10 @@ class _Plugin:
             return _fault()
         return None
 
-    def _run(self, item: pytest.Item, nextitem: pytest.Item | None) -> dict[str, Any]:
+    def _run(self, item: pytest.Item) -> dict[str, Any]:
         raised: list[BaseException] = []
         item.stash[_RAISED] = raised
-        runtestprotocol(item, log=False, nextitem=nextitem)
+        runtestprotocol(item, log=False, nextitem=None)  # the next one may not be run
         if raised and isinstance(raised[0], CheckFailed):
             failed = raised[0]
             return {

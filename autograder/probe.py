@@ -127,9 +127,12 @@ def _accepts(given: Parameters, asked: Parameters) -> bool:
     plain = [p for p in given if p[1] == "POSITIONAL_OR_KEYWORD"]
     by_name = {name: default for name, _, default in given}
     for place, (name, kind, default) in enumerate(asked):
-        if kind == "POSITIONAL_OR_KEYWORD" and (place >= len(plain) or plain[place][0] != name):
+        in_place = place < len(plain) and plain[place][0] == name
+        if kind == "POSITIONAL_OR_KEYWORD" and not in_place:
             return False
-        if name not in by_name or (default and not by_name[name]):
+        if name not in by_name and "VAR_KEYWORD" not in kinds:
+            return False
+        if default and not by_name.get(name, True):
             return False
     extra = [p for p in given if p[0] not in {name for name, _, _ in asked}]
     return all(default or kind.startswith("VAR") for _, kind, default in extra)

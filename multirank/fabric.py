@@ -125,8 +125,7 @@ Express Base Specification 5.0). Latency, order of magnitude: NCCL's model has 5
 
 INFINIBAND = Fabric("InfiniBand NDR", 1e-5, 50e9)
 """One port of 400 Gb/s (NVIDIA ConnectX-7 data sheet). Latency, order of magnitude: between the
-memories of two GPUs by way of NCCL, whose model has 10 to 14 us; between two hosts it is near 1
-us."""
+memories of two GPUs by way of NCCL, whose model has 9.6 us; between two hosts it is near 1 us."""
 
 ETHERNET = Fabric("100 Gb Ethernet", 3e-5, 12.5e9)
 """One port of 100 Gb/s (IEEE 802.3). Latency, order of magnitude: TCP through the kernel takes some

@@ -2,8 +2,7 @@
 
 As gloo does it. Messages are matched within a process group by sender, receiver and tag, first
 come, first served; a receive from any source takes what was sent first. Collectives of a group are
-matched by their order: everybody's first call is the first collective. Groups are told apart by
-their ranks.
+matched by their order: everybody's first call is the first collective.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ class Matching:
 
     def __init__(self, world_size: int) -> None:
         self._world_size = world_size
-        self._groups: dict[tuple[int, ...], _Group] = {}
-        self._of_tuple: dict[int, tuple[tuple[int, ...], _Group]] = {}
+        self._groups: dict[tuple[str, tuple[int, ...]], _Group] = {}
+        self._known: dict[tuple[str, int], tuple[tuple[int, ...], _Group]] = {}
         self._any_source = False
 
     def add(self, request: Request) -> Sequence[Request]:
@@ -76,9 +75,9 @@ class Matching:
         waits = set(blocked)
         lines = []
         for request, group in unmatched[:_LISTED]:
-            where = f", in the group {group}" if len(group.ranks) < self._world_size else ""
+            where, missing = self._where(group), group.missing(request)
             how = ", and waits there" if request in waits else ""
-            lines.append(f"{describe(request.operation)}{where}{group.missing(request)}{how}")
+            lines.append(f"{describe(request.operation)}{where}{missing}{how}")
         if len(unmatched) > _LISTED:
             lines.append(f"and {len(unmatched) - _LISTED} more")
         if self._any_source:
@@ -91,18 +90,25 @@ class Matching:
             + "\n  ".join(lines)
         )
 
+    def _where(self, group: _Group) -> str:
+        """In which group, where there are several; with torch's name where the ranks are alike."""
+        if len(self._groups) == 1:
+            return ""
+        twins = sum(other.ranks == group.ranks for other in self._groups.values()) > 1
+        return f", in the group {group}" + (f" named {group.name!r}" if twins else "")
+
     def _group(self, operation: Operation) -> _Group:
-        ranks = operation.group
+        ranks, name = operation.group, operation.group_name
         # To hash a tuple of a thousand ranks for every operation would take most of the time.
-        known = self._of_tuple.get(id(ranks))
+        known = self._known.get((name, id(ranks)))
         if known is None:
-            group = self._groups.setdefault(ranks, _Group(ranks))
+            group = self._groups.setdefault((name, ranks), _Group(name, ranks))
             if len(group.members) < len(ranks) or not group.members <= set(range(self._world_size)):
                 raise ReplayError(
                     f"{describe(operation)}: the group {group} must hold different ranks, from 0 "
                     f"to {self._world_size - 1}"
                 )
-            known = self._of_tuple[id(ranks)] = (ranks, group)
+            known = self._known[name, id(ranks)] = (ranks, group)  # keeps the tuple, and its id
         group = known[1]
         if operation.rank not in group.members:
             raise ReplayError(f"{describe(operation)}: the rank is not in the group {group}")
@@ -117,7 +123,8 @@ _Queues: TypeAlias = defaultdict[tuple[int | None, int | None, int | None], dequ
 class _Group:
     """What was issued in one process group and has found no counterpart yet."""
 
-    def __init__(self, ranks: tuple[int, ...]) -> None:
+    def __init__(self, name: str, ranks: tuple[int, ...]) -> None:
+        self.name = name
         self.ranks = ranks
         self.members = frozenset(ranks)
         self._sends: _Queues = defaultdict(deque)  # by sender, receiver and tag

@@ -167,7 +167,7 @@ class Simulation:
         request = Request(operation, rank.number, rank.issued, self._now, rank.cause)
         rank.requests[id(operation)] = request
         operation.issued = self._seconds
-        if operation.name == "new_group":
+        if operation.name.startswith("new_group"):
             self._complete(request)
         elif together := self._matching.add(request):
             self._ports.offer(self._transfer(together))

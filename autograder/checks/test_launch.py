@@ -43,7 +43,7 @@ def test_torchrun(judge: Judge) -> None:
     _require(started, rank=2, world_size=3, meeting="tcp://127.0.0.7:23456")
 
 
-@problem("launch", share="1/5")
+@problem("launch", share="1/5", function="cleanup")
 def test_cleanup(judge: Judge) -> None:
     """cleanup destroys the group if there is one, and does no harm if there is none."""
     (answer,) = judge.run(Case("launch", "cleanups", 1), [[{}]])

@@ -68,28 +68,34 @@ def require_finished(subject: Subject, done: Run, calls: Sequence[Call] = ()) ->
 
 
 def _fail_unfinished(subject: Subject, run: Run, calls: Sequence[Call]) -> NoReturn:
-    order = (Ending.DIED, Ending.RAISED, Ending.TIMED_OUT)
+    order = (Ending.DIED, Ending.RAISED, Ending.TIMED_OUT, Ending.STOPPED)
     first = min(
         (rank for rank in run.ranks if rank.ending in order),
-        key=lambda rank: (order.index(rank.ending or Ending.DIED), rank.rank),
-    )
-    number = current_call(run, first.rank)
+        key=lambda rank: (order.index(rank.ending or Ending.STOPPED), rank.rank),
+    ).rank
+    if run.verdict is not None:
+        first = run.verdict.ranks[0]
+    number = current_call(run, first)
     call = calls[number] if calls and number is not None else None
     name = call.function if call is not None else subject.file
+    exception = run.ranks[first].exception
     for message in (rank.exception.message for rank in run.ranks if rank.exception):
         if unwritten := re.search(r"(\w+): not written yet", message):
             fail(f"{unwritten[1]} is not written yet: implement it in {subject.file}")
         if message == f"module '{subject.package}.{subject.module}' has no attribute '{name}'":
             fail(f"{subject.file} has no function {name}.")
-    where = f"rank {first.rank} of {run.world_size}"
-    if first.exception is None:
-        what = "does not come to an end" if first.ending is Ending.TIMED_OUT else "dies"
+    where = f"rank {first} of {run.world_size}"
+    if run.verdict is not None:
+        what = "hangs" if run.verdict.kind == "deadlock" else "sends what nobody expects"
+        headline = f"{name} {what} on {run.world_size} ranks."
+    elif exception is None:
+        what = "does not come to an end" if run.ranks[first].ending is Ending.TIMED_OUT else "dies"
         headline = f"{name} {what} on {where}."
     elif number is None:
-        headline = f"{subject.file} cannot be imported: {first.exception.type}."
+        headline = f"{subject.file} cannot be imported: {exception.type}."
     else:
-        headline = f"{name} raises {first.exception.type} on {where}."
-    details = [f"called: {describe(call, first.rank)}"] if call is not None else []
+        headline = f"{name} raises {exception.type} on {where}."
+    details = [f"called: {describe(call, first)}"] if call is not None else []
     fail(headline, [*details, *_story(run)], _why_unfinished(run, call))
 
 
@@ -124,19 +130,8 @@ def _why_unfinished(run: Run, call: Call | None) -> list[str]:
     if lonely := next((op for op in run.trace.operations if op.peer == op.rank), None):
         place = source_place(lonely.file, lonely.line)
         return [f"rank {lonely.rank} being its own partner in a {lonely.name} ({place})"]
-    stuck = [rank.rank for rank in run.ranks if rank.ending is Ending.TIMED_OUT]
-    pending = {rank: own[-1] for rank in stuck if (own := run.trace.pending(rank))}
-    if len(stuck) > 1 and [op.name for op in pending.values()] == ["send"] * len(stuck):
-        return [
-            "everybody sending first: dist.send returns when the other side receives. Use "
-            "dist.batch_isend_irecv, or let every second rank receive first"
-        ]
-    for rank, op in pending.items():
-        if op.peer is not None and run.ranks[op.peer].ending is Ending.FINISHED:
-            missing = "receive" if op.name == "send" else "send"
-            return [f"a missing {missing}: rank {rank} waits for rank {op.peer}, which is done"]
     named = re.search(r"destination rank|source rank|[Gg]lobal rank|not in list", said)
-    if call is not None and call.group is not None and (pending or named):
+    if call is not None and call.group is not None and (run.verdict is not None or named):
         return [
             "a place in the group being taken for a rank: dist.send and dist.recv want global "
             f"ranks, here {list(call.group)}"
@@ -313,11 +308,11 @@ class Check:
     def _run(
         self, world: World, calls: Sequence[Call], function: Callable[..., Any], *args: Any
     ) -> Run:
-        """Calls a function that makes the calls; fails unless they finish, with messages only."""
+        """Calls a function that makes the calls; fails unless they use messages only and finish."""
         __tracebackhide__ = True
         done = self._call(world, function, *args)
-        require_finished(self.subject, done, calls)
         _only_messages(self.subject, done, calls)
+        require_finished(self.subject, done, calls)
         return done
 
     def _call(self, world: World, function: Callable[..., Any], *args: Any) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -165,14 +166,46 @@ def test_a_message_that_cannot_start_lets_others_pass() -> None:
     assert run.makespan == 104
 
 
+def test_a_message_that_cannot_start_lets_those_behind_it_pass_that_can() -> None:
+    sends = [Isend(1, 9), Isend(2, 3), Isend(3, 3)]  # rank 2 is busy with rank 4
+    receives = [Irecv(4), Irecv(0)]
+    run = replay_programs(
+        [[*sends], [Recv(0)], [*receives, *waits(receives)], [Recv(0)], [Send(2, 99)]], SIMPLE
+    )
+    assert [rank.finished for rank in run.ranks] == [0, 10, 104, 14, 100]
+
+
+def test_what_was_ready_first_goes_first() -> None:
+    receives = [Irecv(peer) for peer in (1, 2, 3)]
+    run = replay_programs(
+        [
+            [*receives, *waits(receives)],
+            [Send(0, 9)],
+            [Compute(5), Send(0, 9)],
+            [Compute(3), Send(0, 9)],
+        ],
+        SIMPLE,
+    )
+    assert [rank.finished for rank in run.ranks] == [30, 10, 30, 20]
+
+
 def test_messages_of_one_sender_receiver_and_tag_arrive_in_order() -> None:
-    run = replay_programs([[Isend(1, 10), Isend(1, 1)], [Recv(0), Compute(50), Recv(0)]], SIMPLE)
+    sends: list[Step] = [Isend(1, 10), Isend(1, 1)]
+    run = replay_programs([sends, [Recv(0), Compute(50), Recv(0)]], SIMPLE)
     assert [step.nbytes for step in run.critical_path] == [10, 0, 1]
 
 
+def test_receives_from_one_sender_with_one_tag_are_served_in_order() -> None:
+    first, second = Irecv(0), Irecv(0)
+    sender: list[Step] = [Compute(1), Send(1, 3), Compute(50), Send(1, 3)]
+    run = replay_programs([sender, [first, second, Wait(first)]], SIMPLE)
+    assert run.ranks[1].finished == 5
+
+
 def test_tags_are_told_apart() -> None:
-    programs = [[Isend(1, 10, tag=7), Isend(1, 1, tag=8)], [Recv(0, tag=8), Recv(0, tag=7)]]
-    assert [rank.finished for rank in replay_programs(programs, SIMPLE).ranks] == [0, 13]
+    sends: list[Step] = [Isend(1, 10, tag=7), Isend(1, 1, tag=8)]
+    run = replay_programs([sends, [Recv(0, tag=8), Recv(0, tag=7)]], SIMPLE)
+    assert [rank.finished for rank in run.ranks] == [0, 13]
 
 
 def test_a_receive_from_any_rank_takes_what_was_sent_first() -> None:
@@ -184,11 +217,18 @@ def test_a_receive_from_any_rank_takes_what_was_sent_first() -> None:
 
 
 def test_a_late_receive_from_any_rank_takes_what_was_sent_first() -> None:
-    run = replay_programs(
-        [[Compute(10), Recv(), Recv()], [Compute(2), Send(0, 3)], [Compute(1), Send(0, 5)]],
-        SIMPLE,
-    )
+    late: list[Step] = [Compute(10), Recv(), Recv()]
+    later, sooner = [Compute(2), Send(0, 3)], [Compute(1), Send(0, 5)]
+    run = replay_programs([late, later, sooner], SIMPLE)
     assert [rank.finished for rank in run.ranks] == [20, 20, 16]
+    run = replay_programs([late, sooner, later], SIMPLE)
+    assert [rank.finished for rank in run.ranks] == [20, 16, 20]
+
+
+def test_of_messages_sent_at_once_a_receive_from_any_rank_takes_the_lower_ranks() -> None:
+    sender: list[Step] = [Compute(1), Send(0, 3)]
+    run = replay_programs([[Recv(), Compute(9), Recv()], sender, sender], SIMPLE)
+    assert [rank.finished for rank in run.ranks] == [18, 5, 18]
 
 
 def test_of_a_receive_from_any_rank_and_one_from_the_sender_the_earlier_takes_the_message() -> None:
@@ -238,19 +278,19 @@ def test_collectives_of_different_ranks_run_at_the_same_time() -> None:
 
 
 def test_a_collective_is_not_kept_waiting_by_messages_that_came_later() -> None:
-    collective = Collective("barrier", 0, group=(0, 1), async_op=True)
+    barrier = Collective("barrier", 0, group=(0, 1), async_op=True)
     sends = [Isend(2, 9) for _ in range(10)]
-    receives = [Irecv(0) for _ in range(10)]
     run = replay_programs(
         [
-            [sends[0], Compute(1), collective, *sends[1:], Wait(collective)],
-            [Compute(1), collective, Wait(collective)],
-            [*receives],
+            [sends[0], Compute(1), barrier, *sends[1:], Wait(barrier)],
+            [Irecv(3), Compute(1), barrier, Wait(barrier)],
+            [Irecv(0) for _ in range(10)],
+            [Send(1, 30)],
         ],
         SIMPLE,
     )
-    assert run.ranks[0].finished == 11  # after the message that was there before
-    assert run.makespan == 101
+    assert run.ranks[0].finished == 32  # as soon as rank 1's port is free
+    assert run.makespan == 32 + 9 * 10
 
 
 def test_messages_that_came_before_a_collective_go_first() -> None:
@@ -286,6 +326,12 @@ def test_times_of_a_rank_are_told_apart() -> None:
     assert (zero.compute, zero.waiting, zero.busy, zero.finished) == (6, 9, 10, 15)
     assert (one.compute, one.waiting, one.busy, one.finished) == (4, 10, 10, 14)
     assert run.makespan == 15
+
+
+def test_a_rank_that_sends_and_receives_at_once_is_busy_once() -> None:
+    steps = [Isend(1, 9), Irecv(2)]
+    run = replay_programs([[*steps, *waits(steps)], [Recv(0)], [Compute(8), Send(0, 3)]], SIMPLE)
+    assert run.ranks[0].busy == 12
 
 
 def test_the_critical_path_names_what_determines_the_makespan() -> None:
@@ -446,6 +492,7 @@ def test_whatever_ranks_do_the_model_keeps_its_promises(programs: list[list[Step
     times = [0.0, *(step.end for step in run.critical_path)]
     assert [step.start for step in run.critical_path] == times[:-1]
     assert times[-1] == run.makespan
+    assert all(operation.completed is not None for operation in run.trace.operations)
     # A port carries one thing at a time, and a rank computes one thing at a time.
     transfers = [step for step in run.activities if step.name != "compute"]
     for rank in range(len(programs)):
@@ -647,7 +694,9 @@ def test_a_replay_names_the_lines_of_the_program_and_tells_modelled_times(
     assert all(step.file == source and step.line > 0 for step in run.critical_path)
     assert trace.operations == before  # it was not touched
     told = run.trace.operations
-    assert [(o.rank, o.name, o.line) for o in told] == [(o.rank, o.name, o.line) for o in before]
+    for rank in range(4):
+        lines = [(o.id, o.name, o.line) for o in trace.of_rank(rank)]
+        assert [(o.id, o.name, o.line) for o in run.trace.of_rank(rank)] == lines
     assert min(o.issued for o in told) == 0
     assert max(o.completed or 0 for o in told) == equal(run.makespan)
     assert all(o.waited is not None and o.issued <= o.waited for o in told)
@@ -725,6 +774,14 @@ def test_an_operation_in_another_group_is_no_counterpart() -> None:
     assert "rank 1: recv from rank 0 (prog.py:7)" in text
 
 
+def test_groups_of_the_same_ranks_are_told_apart_by_name() -> None:
+    send, receive = operation(0, "send", 1), operation(1, "recv", 0)
+    send.group_name, receive.group_name = "default", "mine"
+    text = refusal_of(send, receive)
+    assert "rank 0: send to rank 1 (prog.py:7), in the group [0, 1] named 'default'" in text
+    assert "rank 1: recv from rank 0 (prog.py:7), in the group [0, 1] named 'mine'" in text
+
+
 def test_a_collective_that_some_do_not_call_names_them() -> None:
     one, two = Collective("all_reduce", 8), Collective("barrier", 0)
     text = refusal([one, two], [Collective("all_reduce", 8)], [Collective("all_reduce", 8)])
@@ -785,6 +842,53 @@ def test_senseless_compute_is_refused(bad: float) -> None:
 )
 def test_a_senseless_operation_is_refused(senseless: Operation, why: str) -> None:
     assert why in refusal_of(senseless)
+
+
+small = st.integers(-1, 3)
+times = st.one_of(st.floats(), st.integers(0, 5).map(float))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.builds(
+            Operation,
+            rank=st.integers(0, 2),
+            id=small,
+            name=st.sampled_from(
+                ["send", "recv", "all_reduce", "gather", "barrier", "new_group", ""]
+            ),
+            group=st.sampled_from([(0, 1, 2), (0, 1), (2, 1), (1,), (), (0, 0), (0, 7), (-1, 0)]),
+            peer=st.none() | small,
+            tag=st.none() | st.integers(0, 1),
+            reduce_op=st.none(),
+            dtype=st.none(),
+            shape=st.just(()),
+            nbytes=st.integers(-1, 3) | st.integers(),
+            issued=times,
+            file=st.just(""),
+            line=small,
+            waited=st.none() | times,
+        ),
+        max_size=8,
+    ),
+    st.lists(
+        st.builds(
+            Mark,
+            rank=st.integers(0, 2),
+            kind=st.sampled_from(["compute", "begin", "?"]),
+            label=st.just(""),
+            time=times,
+            seconds=st.floats(),
+        ),
+        max_size=3,
+    ),
+)
+def test_a_trace_that_lies_gives_a_replay_or_a_refusal(
+    operations: list[Operation], marks: list[Mark]
+) -> None:
+    with contextlib.suppress(ReplayError):
+        assert math.isfinite(replay(Trace(operations, marks), SIMPLE, world_size=3).makespan)
 
 
 def test_ranks_outside_the_world_are_refused() -> None:

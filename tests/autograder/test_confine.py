@@ -1,0 +1,307 @@
+"""What a rank may do once it runs a submission's code, and what it can get at."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autograder import uids
+from autograder.inputs import Seed, known_secret
+from autograder.judge import Judge
+from autograder.paths import ROOT
+from autograder.scenario import Scenario
+
+from .submissions import Files, patched, reference_files
+
+PAIR = Scenario("broadcast", 2, (3,))
+root_only = pytest.mark.root
+
+
+def found(body: str, scenario: Scenario = PAIR, reference: Files | None = None) -> list[Any]:
+    """What each rank finds: `body` puts it, as JSON can hold it, into `found`."""
+    judge = Judge(
+        patched({"broadcast": telling(body)}),
+        reference or reference_files(),
+        Seed.of(known_secret(1), "a test"),
+        lambda: 60.0,
+    )
+    drawn = scenario.draw(judge.seed.generator())
+    case = replace(drawn.case, allowed=None)
+    judge.run_reference(case, [drawn.inputs])
+    judge.run(case, [drawn.inputs], timeout=30.0)
+    lines = [line for line in judge.log.splitlines() if line.startswith("FOUND ")]
+    assert len(lines) == scenario.world_size
+    return [json.loads(line.removeprefix("FOUND ")) for line in lines]
+
+
+def telling(body: str) -> str:
+    return f"import json\n{textwrap.dedent(body).strip()}\nprint('FOUND', json.dumps(found))"
+
+
+# --- The user ------------------------------------------------------------------------------------
+
+
+@root_only
+def test_ranks_are_a_user_of_no_rights() -> None:
+    ranks = found(
+        """
+        import os
+        status = dict(
+            line.split(":", 1) for line in open("/proc/self/status").read().splitlines()
+        )
+        found = {
+            "users": os.getresuid(), "groups": [*os.getresgid(), *os.getgroups()],
+            "capabilities": int(status["CapEff"], 16) | int(status["CapPrm"], 16),
+            "no new privileges": status["NoNewPrivs"].strip(),
+            "home": os.environ["HOME"], "directory": os.getcwd(),
+        }
+        """
+    )
+    assert ranks[0] == ranks[1]
+    (user,) = set(ranks[0]["users"])
+    assert user in range(20000, 21000)
+    assert set(ranks[0]["groups"]) == {user}
+    assert ranks[0]["capabilities"] == 0
+    assert ranks[0]["no new privileges"] == "1"
+    assert (ranks[0]["home"], ranks[0]["directory"]) == ("/nonexistent", "/")
+
+
+@root_only
+def test_ranks_cannot_touch_their_leader() -> None:
+    (ranks, _) = found(
+        """
+        import os
+        found = []
+        for number in (0, 9, 19):
+            try:
+                os.kill(os.getppid(), number)
+                found.append("done")
+            except PermissionError:
+                found.append("refused")
+        """
+    )
+    assert ranks == ["refused"] * 3
+
+
+@root_only
+def test_what_is_imported_late_can_be_imported() -> None:
+    """The interpreter may lie where the new user cannot go (such as root's home)."""
+    (ranks, _) = found(
+        """
+        import importlib, sys
+        late = [
+            "xml.etree.ElementTree", "sqlite3", "csv", "http.client", "email.mime.text", "wave",
+            "multiprocessing.pool", "curses", "gradescope_utils", "jinja2", "torch.onnx",
+        ]
+        found = {}
+        for name in late:
+            if name not in sys.modules:
+                try:
+                    importlib.import_module(name)
+                    found[name] = "imported"
+                except ImportError as error:
+                    found[name] = str(error)
+        """
+    )
+    assert len(ranks) > 6, "most of these are meant to be new to a rank"
+    assert {name: what for name, what in ranks.items() if what != "imported"} == {}
+
+
+@root_only
+def test_new_groups_can_be_made_after_the_drop() -> None:
+    ranks = found(
+        """
+        pair = dist.new_group([0, 1])
+        single = dist.new_group([1])
+        total = torch.ones(1)
+        dist.all_reduce(total, group=pair)
+        found = total.item()
+        """
+    )
+    assert ranks == [2.0, 2.0]
+
+
+# --- The lease -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / "autograder-users"
+
+
+def test_worlds_side_by_side_have_different_users(leases: Path) -> None:
+    with uids.lease() as first, uids.lease() as second:
+        assert first != second
+        program = "from autograder import uids\nwith uids.lease() as uid: print(uid)"
+        third = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "TMPDIR": str(leases.parent), "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert int(third.stdout) not in (first, second)
+    with uids.lease() as again:
+        assert again == first, "a lease ends with its block"
+
+
+def test_with_no_user_left_it_says_so(leases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uids, "_COUNT", 1)
+    with (
+        uids.lease(),
+        pytest.raises(uids.NoUserLeft, match="all 1 users from 20000 on are in use"),
+        uids.lease(),
+    ):
+        pass
+
+
+@root_only
+def test_a_list_of_leases_that_somebody_else_owns_is_not_trusted(leases: Path) -> None:
+    leases.mkdir()
+    os.chown(leases, 20000, 20000)
+    with pytest.raises(uids.NoUserLeft, match="belongs to another user"), uids.lease():
+        pass
+
+
+# --- What is not there ----------------------------------------------------------------------------
+
+MARKER = "MARKER-8d1f-OF-THE-REFERENCE"
+
+SEARCH = """
+import ctypes, gc, re, sys
+wanted = "-OF-THE-".join(["MARKER-8d1f", "REFERENCE"])
+me = {id(globals()), id(locals())}
+found = []
+for thing in gc.get_objects():
+    texts = []
+    if isinstance(thing, dict):
+        texts = [v for v in list(thing.values()) if isinstance(v, (str, bytes))]
+    elif isinstance(thing, (list, tuple)):
+        texts = [v for v in thing if isinstance(v, (str, bytes))]
+    for text in texts:
+        if text is not wanted and wanted in (text if isinstance(text, str) else str(text)):
+            found.append(f"{type(thing).__name__}: {str(text)[:80]}")
+for name, module in list(sys.modules.items()):
+    if wanted in str(getattr(module, "__doc__", "")):
+        found.append(name)
+found = [what for what in found if not what.startswith("dict: " + wanted)]
+"""
+
+
+def test_the_reference_is_not_in_the_memory_of_a_submissions_rank() -> None:
+    reference = reference_files()
+    reference["collectives.py"] += f"\nMARKER = {MARKER!r}\n".encode()
+    assert found(SEARCH, reference=reference) == [[], []]
+
+
+def test_the_search_would_find_it() -> None:
+    """It does where the marker is in the submission itself."""
+    files = patched({"broadcast": telling(SEARCH)})
+    files["collectives.py"] += f"\nMARKER = 'here: {MARKER}'\n".encode()
+    judge = Judge(files, files, Seed.of(known_secret(1), "a test"), lambda: 60.0)
+    drawn = PAIR.draw(judge.seed.generator())
+    judge.run(drawn.case, [drawn.inputs], timeout=30.0)
+    assert MARKER in judge.log
+
+
+def test_the_environment_of_a_rank_holds_nothing_of_the_graders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AUTOGRADER_PRIVATE", "/a/private/place")
+    (environment, _) = found("import os\nfound = dict(os.environ)")
+    assert not any("private" in value for value in environment.values())
+    assert "MULTIRANK_ZYGOTE" not in environment
+
+
+@root_only
+def test_what_lies_in_roots_own_folders_cannot_be_read_or_imported(tmp_path: Path) -> None:
+    """The layout of a grading machine: everything of the grader's under one folder of mode 0700."""
+    home = tmp_path / "grader"
+    home.mkdir(mode=0o700)
+    for room in ("multirank", "autograder", "reference"):
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / room, home / room, ignore=ignore)
+    private = home / "private"
+    (tmp_path / "work").mkdir()
+    body = f"""
+    import importlib, os, sys
+    found = []
+    for path in (
+        "{home}", "{home}/private/course-secret", "{home}/out/results.json",
+        "{home}/reference/collectives.py", "{home}/autograder/judge.py", "/root",
+    ):
+        try:
+            os.listdir(path) if os.path.isdir(path) else open(path).read()
+            found.append("read " + path)
+        except OSError:
+            pass
+    sys.path += ["{home}", "", "."]
+    for name in ("autograder", "autograder.judge", "reference", "reference.collectives"):
+        try:
+            importlib.import_module(name)
+            found.append("imported " + name)
+        except ImportError:
+            pass
+    """
+    for name, content in patched({"broadcast": telling(body)}).items():
+        (tmp_path / "work" / name).write_bytes(content)
+    environment = {k: v for k, v in os.environ.items() if k != "MULTIRANK_ZYGOTE"}
+    environment |= {"AUTOGRADER_PRIVATE": str(private), "PYTHONPATH": str(home)}
+    graded = subprocess.run(
+        [
+            *(sys.executable, "-m", "autograder", "grade", str(tmp_path / "work")),
+            *("--out", str(home / "out"), "--only", "broadcast/from_rank_0"),
+        ],
+        cwd=home,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert graded.returncode == 0, graded.stdout + graded.stderr
+    record = json.loads((home / "out" / "grade.json").read_text())
+    assert record["official"]
+    (row,) = [row for row in record["checks"] if row["id"] == "broadcast/from_rank_0"]
+    assert "FOUND []" in row["log"]
+    secret = (private / "course-secret").read_bytes()
+    assert private.stat().st_mode & 0o777 == 0o700
+    for output in [*(home / "out").iterdir()]:
+        assert secret not in output.read_bytes()
+        assert secret.hex() not in output.read_text()
+    assert secret.hex() not in graded.stdout + graded.stderr
+
+
+# --- What is left running -------------------------------------------------------------------------
+
+DAEMONS = """
+import os, sys, time
+found = []
+for _ in range(3):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        child = os.fork()
+        if child:
+            os.write(writing, str(child).encode())
+            os._exit(0)
+        while True:
+            time.sleep(1)
+    os.close(writing)
+    found.append(int(os.read(reading, 20)))
+"""
+
+
+def test_daemons_do_not_outlive_their_world() -> None:
+    pids = [pid for rank in found(DAEMONS) for pid in rank]
+    assert len(pids) == 6
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
