@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,10 @@ def drop_user(context: Any, uid: int) -> None:
     os.chdir("/")
     os.environ["HOME"] = "/nonexistent"
     ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if not all(os.access(path, os.R_OK | os.X_OK) for path in descriptors):
+    if all(os.access(path, os.R_OK | os.X_OK) for path in descriptors):
+        for descriptor in descriptors.values():
+            os.close(descriptor)
+    else:
         _import_through(descriptors)
 
 
@@ -43,18 +47,31 @@ def _open_import_path() -> dict[str, int]:
 
 
 def _import_through(descriptors: dict[str, int]) -> None:
-    """Rewrites the import path, and every package's, to the open directories."""
-    through = {path: f"/proc/self/fd/{number}" for path, number in descriptors.items()}
-    longest_first = sorted(through, key=len, reverse=True)
+    """From now on a module below one of the open directories is looked for through its descriptor.
 
-    def rewrite(path: str) -> str:
+    `sys.path` and the packages stay as they are: to rewrite them would touch every module, and so
+    copy most of the memory that a rank shares with the process it was forked from.
+    """
+    hooks: list[Callable[[str], Any]] = list(sys.path_hooks)
+    finders = sys.path_importer_cache
+    longest_first = sorted(descriptors, key=len, reverse=True)
+
+    def through(path: str) -> Any:
         for known in longest_first:
             if path == known or path.startswith(known + os.sep):
-                return through[known] + path[len(known) :]
-        return path
+                opened = f"/proc/self/fd/{descriptors[known]}{path[len(known) :]}"
+                return _first_finder(hooks, opened)
+        raise ImportError
 
-    sys.path[:] = [rewrite(path) for path in sys.path]
-    sys.path_importer_cache.clear()
-    for module in list(sys.modules.values()):
-        if isinstance(paths := getattr(module, "__path__", None), list):
-            module.__path__ = [rewrite(path) for path in paths]
+    through.unused = finders  # type: ignore[attr-defined]  # kept: to free them costs time
+    sys.path_hooks.insert(0, through)
+    sys.path_importer_cache = {}
+
+
+def _first_finder(hooks: list[Callable[[str], Any]], path: str) -> Any:
+    for hook in hooks:
+        try:
+            return hook(path)
+        except ImportError:
+            continue
+    raise ImportError

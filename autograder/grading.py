@@ -96,6 +96,8 @@ class Grading:
             )
         if plugin.fault is not None:
             raise plugin.fault
+        if plugin.grade is not None and code is pytest.ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt
         if plugin.grade is None or code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             raise GraderFault(f"the checks could not be run (pytest ended with {code!r})")
         return plugin.grade

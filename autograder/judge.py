@@ -138,6 +138,7 @@ class Judge:
             raise _out_of_time() if short else failed
         _refuse_unrecorded(run.trace)
         _refuse_forbidden(run.trace, case.allowed)
+        _refuse_unfinished(run.trace, case.allowed)
         return Answer(run.results, run.trace)
 
     def note(self, facts: Mapping[str, str]) -> None:
@@ -257,6 +258,19 @@ def _refuse_forbidden(trace: Trace, allowed: frozenset[str] | None) -> None:
             raise CheckFailed(
                 f"it uses dist.{operation.name} ({line}). The docstring allows only "
                 "dist.send, recv, isend, irecv and batch_isend_irecv here."
+            )
+
+
+def _refuse_unfinished(trace: Trace, allowed: frozenset[str] | None) -> None:
+    """Whether the data of such a receive is there in time is luck, and a grade must not be."""
+    if allowed is None:
+        return
+    for operation in trace.operations:
+        if operation.name == "recv" and operation.completed is None:
+            line = f"{Path(operation.file).name}, line {operation.line}"
+            raise CheckFailed(
+                f"rank {operation.rank} returned without having waited for a receive ({line}); "
+                "the result must be there when the function returns"
             )
 
 

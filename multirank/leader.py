@@ -45,6 +45,7 @@ class WorldSetup:
     import_path: Sequence[str]
     process_group: bool
     port: int
+    directory: str
 
 
 def main(connection: socket.socket) -> NoReturn:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import io
 import marshal
 import math
@@ -49,6 +50,7 @@ class AnswerError(ValueError):
     """What a rank sent back does not describe a result."""
 
 
+@functools.cache
 def dtype_name(dtype: torch.dtype) -> str:
     """`torch.float32` as "float32"."""
     return str(dtype).removeprefix("torch.")

@@ -73,6 +73,8 @@ def _serve(
     pid = os.getpid()
     try:
         _become_a_process_of_its_own(log, stacks)
+        with contextlib.suppress(OSError):  # it may have been removed
+            os.chdir(setup.directory)
         recorder = Recorder(trace)
         watch.install(recorder)
         context = _join(rank, setup, directory)

@@ -10,6 +10,7 @@ rank is bounded: what would go beyond marks the trace as truncated.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import mmap
@@ -28,6 +29,12 @@ MOST_RECORDS = 200_000  # of one rank, in a world's life: about 50,000 operation
 _LONGEST_RECORD = 1 << 14  # bytes
 _COMMITTED = struct.Struct("<Q")
 _encode = json.JSONEncoder(separators=(",", ":")).encode
+_quoted = functools.cache(json.dumps)
+
+
+@functools.lru_cache(1000)
+def _joined(shape: tuple[int, ...]) -> str:
+    return ",".join(map(str, shape))
 
 
 @dataclass(slots=True)
@@ -151,6 +158,32 @@ class Recorder:
             self._append_dropped()
             self._append(line)
 
+    def issue(
+        self,
+        name: str,
+        group: int,
+        peer: int | None,
+        tag: int | None,
+        reduce_op: str | None,
+        dtype: str | None,
+        shape: tuple[int, ...],
+        nbytes: int,
+        file: str,
+        line: int,
+    ) -> int:
+        """Records that an operation is about to begin; its number. (See `Operation`.)"""
+        number = next(self._ids)
+        text = (
+            f'["issue",{time.monotonic()!r},{number},"{name}",{group},'
+            f"{'null' if peer is None else peer},{'null' if tag is None else tag},"
+            f"{_quoted(reduce_op)},{_quoted(dtype)},[{_joined(shape)}],"
+            f"{nbytes},{_quoted(file)},{line}]\n"
+        ).encode()
+        with self._lock:
+            self._append_dropped()
+            self._append(text)
+        return number
+
     def step(self, kind: str, number: int) -> None:
         """`write`, for what happens to an operation on its way."""
         line = f'["{kind}",{time.monotonic()!r},{number}]\n'.encode()
@@ -161,23 +194,19 @@ class Recorder:
         """Records that an operation is waited for from now on, and how many threads there are."""
         line = f'["wait",{time.monotonic()!r},{number},{threading.active_count()}]\n'.encode()
         with self._lock:
+            self._append_dropped()
             self._append(line)
 
     def drop(self, number: int) -> None:
-        """Records that an operation's handle was dropped.
+        """Records that an operation's handle was dropped: with the next operation, or `flush`.
 
-        Finalizers call it, so it may interrupt `write` in the same thread, at any place: it never
-        waits for the lock. Whoever holds it, or the next to come, writes the line.
+        Finalizers call it, so it may interrupt `write` in the same thread, at any place, and must
+        not touch the lock.
         """
         self._dropped.append((time.monotonic(), number))
-        if self._lock.acquire(blocking=False):
-            try:
-                self._append_dropped()
-            finally:
-                self._lock.release()
 
     def flush(self) -> None:
-        """Writes what `drop` had to leave."""
+        """Writes what `drop` has left."""
         with self._lock:
             self._append_dropped()
 

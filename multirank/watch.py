@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -188,11 +188,16 @@ class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
         """Records that an operation is about to start; its number."""
         name = _NAMES[method]
         options = kwargs.get("opts", args[-1] if args else None)
-        buffers = [list(_tensors(argument)) for argument in (*args, *kwargs.values())]
-        tensors = [tensor for buffer in buffers for tensor in buffer]
-        if name not in ("send", "recv"):
-            _refuse_strided(name, tensors)
-        peer = tag = None
+        first: torch.Tensor | None = None
+        nbytes = 0
+        for argument in (*args, *kwargs.values()) if kwargs else args:
+            tensors = _tensors(argument)
+            if tensors:
+                if name not in ("send", "recv"):
+                    _refuse_strided(name, tensors)
+                first = tensors[0] if first is None else first
+                nbytes = max(nbytes, sum([t.numel() * t.element_size() for t in tensors]))
+        peer = tag = reduce_op = None
         if method in ("send", "recv"):
             peer, tag = self._global_rank(name, args[1]), int(args[2])
         elif method == "recv_anysource":
@@ -200,24 +205,19 @@ class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
         elif name in ("broadcast", "reduce", "gather", "scatter"):
             root = getattr(options, "rootRank", None)
             peer = None if root is None else self._global_rank(name, root)
-        first = tensors[0] if tensors else None
-        number = _recorder.new_id()
-        _recorder.write(
-            "issue",
-            number,
+        if name in ("all_reduce", "reduce", "reduce_scatter"):
+            reduce_op = _reduce_op(options)
+        return _recorder.issue(
             name,
             self._group_number,
             peer,
             tag,
-            _reduce_op(options),
+            reduce_op,
             None if first is None else dtype_name(first.dtype),
-            [] if first is None else list(first.shape),
-            max(
-                (sum(t.numel() * t.element_size() for t in buffer) for buffer in buffers), default=0
-            ),
+            () if first is None else first.shape,
+            nbytes,
             *caller(),
         )
-        return number
 
     def _global_rank(self, name: str, group_rank: int) -> int:
         if not 0 <= group_rank < len(self._ranks):
@@ -241,19 +241,22 @@ for _method in _NAMES:
         setattr(WatchedProcessGroup, _method, _watched(_method))
 
 
-def _tensors(argument: Any) -> Iterator[torch.Tensor]:
+def _tensors(argument: Any) -> list[torch.Tensor]:
     if isinstance(argument, torch.Tensor):
-        yield argument
-    elif isinstance(argument, list | tuple):
-        for item in argument:
-            yield from _tensors(item)
+        return [argument]
+    if isinstance(argument, (list, tuple)):
+        return [tensor for item in argument for tensor in _tensors(item)]
+    return []
 
 
 def _reduce_op(options: Any) -> str | None:
     operation = getattr(options, "reduceOp", None)
-    if operation is None:
-        return None
-    return str(getattr(operation, "op", operation)).rpartition(".")[2]
+    return None if operation is None else _op_name(operation.op)
+
+
+@functools.cache
+def _op_name(operation: Any) -> str:
+    return str(operation).rpartition(".")[2]
 
 
 def _refuse_strided(name: str, tensors: Sequence[torch.Tensor]) -> None:
@@ -317,9 +320,9 @@ def install(recorder: Recorder) -> None:
 
 def _recorded(what: str, name: str, ranks: Sequence[int], action: Callable[[], Any]) -> Any:
     """An action that waits for all of `ranks`, and is no operation of a group that exists."""
-    number, group = _recorder.new_id(), _recorder.new_id()
+    group = _recorder.new_id()
     _recorder.write("group", group, name, list(ranks))
-    _recorder.write("issue", number, what, group, None, None, None, None, [], 0, *caller())
+    number = _recorder.issue(what, group, None, None, None, None, (), 0, *caller())
     _recorder.wait(number)
     result = action()
     _recorder.step("complete", number)

@@ -13,6 +13,7 @@ import json
 import mmap
 import os
 import pickle
+import secrets
 import selectors
 import socket
 import sys
@@ -92,6 +93,7 @@ class World:
             import_path=_own_import_path() if import_path is None else list(import_path),
             process_group=process_group,
             port=0 if process_group else _free_port(),
+            directory=str(Path.cwd()),
         )
         self._leader = connect.leader()
         self._leader.settimeout(_LEADER_TIMEOUT)
@@ -605,6 +607,12 @@ def _own_import_path() -> list[str]:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, below those that the system gives to connections.
+
+    The program binds it a moment later; one of the system's own might be somebody else's by then.
+    """
+    while True:
+        port = 15_000 + secrets.randbelow(15_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -175,9 +175,10 @@ def large(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         return samples(inputs)
     period = torch.arange(inputs["modulus"], dtype=torch.int64)
     period = period.mul(inputs["a"]).add(inputs["b"]).remainder(inputs["modulus"])
-    elements = inputs["elements"]
-    repeats = -(-elements // inputs["modulus"])
-    tensor = result = period.to(torch.float32).repeat(repeats)[:elements].clone()
+    tensor = result = torch.empty(inputs["elements"], dtype=torch.float32)
+    whole = len(tensor) // len(period) * len(period)
+    tensor[:whole].view(-1, len(period)).copy_(period)
+    tensor[whole:] = period[: len(tensor) - whole]
     function = getattr(impl.collectives, inputs["function"])
     if inputs["output_elements"] is None:
         function(tensor)

@@ -197,7 +197,7 @@ def _lay_out(tensor: Tensor, layout: str) -> Tensor:
 
 
 def _widen(tensor: Tensor, width: int) -> Tensor:
-    return tensor.clone() if width == 1 else tensor.unsqueeze(-1).repeat_interleave(width, -1)
+    return tensor.clone() if width == 1 else tensor[..., None].expand(*tensor.shape, width).clone()
 
 
 def _narrow(tensor: Tensor, width: int) -> Tensor:

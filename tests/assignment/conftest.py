@@ -19,7 +19,8 @@ import pytest
 
 import multirank
 
-from .judge import Check, Subject, Worlds
+from .judge import Check
+from .running import Subject, Worlds
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

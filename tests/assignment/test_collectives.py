@@ -21,8 +21,9 @@ from torch.distributed import ReduceOp
 
 from .calls import Call
 from .explain import combine, listed
-from .judge import Check, fail
+from .judge import Check
 from .random_calls import random_call
+from .running import fail
 
 WORLD_SIZES = (1, 2, 3, 4)
 OPS = (ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX, ReduceOp.AVG)

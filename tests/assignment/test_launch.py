@@ -15,7 +15,7 @@ import pytest
 from multirank import World
 
 from . import starts
-from .judge import DEADLINE, Subject, fail, require_finished
+from .running import DEADLINE, Subject, fail, require_finished
 
 Arguments = dict[str, Any]
 

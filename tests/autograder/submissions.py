@@ -477,6 +477,25 @@ MISTAKES = [
         *("uneven", "sub_group"),
         slow=True,
     ),
+    mistake(
+        "all_to_all does not wait for what it receives",
+        "all_to_all",
+        """
+        received[rank].copy_(sent[rank])
+        handles = []
+        for step in range(1, n):
+            to, source = (rank + step) % n, (rank - step) % n
+            handles.append(dist.isend(sent[to], ranks[to], group))
+            globals().setdefault("kept", []).append(
+                dist.irecv(received[source], ranks[source], group)
+            )
+        for handle in handles:
+            handle.wait()
+        """,
+        ALL,
+        message="without having waited for a receive (collectives.py, line ",
+        slow=True,
+    ),
     # ---------------------------------------------------------------- barrier
     mistake(
         "barrier does nothing",

@@ -242,6 +242,10 @@ def test_random_wrong_values_have_no_cause(world_size: int, size: int, seed: int
         assert likely_causes(each, [expected] * world_size, given) == []
 
 
+def test_two_wrong_elements_are_enough() -> None:
+    assert all_reduce(lambda x: x, world_size=2, size=1)[0] == "nothing communicated"
+
+
 def test_a_single_wrong_element_could_be_anything() -> None:
     given = inputs(1)
     assert causes([given[0], *[total(given)] * 3], [total(given)] * W, given) == []

@@ -238,6 +238,15 @@ def test_a_probe_that_breaks_is_a_fault_of_the_graders(monkeypatch: pytest.Monke
     assert {row.outcome for row in grade.rows_of("barrier")} == {Outcome.GRADER_FAULT}
 
 
+def test_an_interrupt_ends_the_grading(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Judge, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        graded(reference_files(), ["barrier"], manifest=SMALL)
+
+
 def test_partial_credit_is_that_part_of_the_checks_points() -> None:
     star = """
     if rank == root:

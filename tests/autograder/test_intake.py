@@ -619,6 +619,12 @@ def test_a_zip_bomb_is_refused_by_what_it_declares(tmp_path: Path) -> None:
     assert "100 times its own size" in refusal(path)
 
 
+@each_archive
+def test_an_honest_large_file_beside_the_modules_is_ignored(way: str, tmp_path: Path) -> None:
+    files = {"launch.py": CODE, "data.bin": os.urandom(200_000) + bytes(12 * 2**20)}
+    assert given_as(way, tmp_path, files).files == {"launch.py": CODE}
+
+
 def test_a_zip_bomb_that_lies_about_its_size_is_not_unpacked(tmp_path: Path) -> None:
     path = zipped(tmp_path / "x.zip", {"launch.py": CODE, "bomb.py": b"\0" * 30_000_000})
     content = bytearray(path.read_bytes())

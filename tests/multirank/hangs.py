@@ -144,15 +144,6 @@ def one_receive_too_many() -> None:
             dist.recv(x(), 0)  # waits: 1
 
 
-def a_receive_that_is_waited_for_too_late() -> None:
-    r, n = me()
-    handle = dist.irecv(x(), (r - 1) % n)
-    assert handle is not None
-    dist.barrier()
-    handle.wait()  # the trace has the line of the irecv, below
-    dist.send(x(), (r + 1) % n)
-
-
 def a_receive_that_is_waited_for_before_the_send() -> None:
     r, n = me()
     handle = dist.irecv(x(), (r - 1) % n)  # waits: 0, 1

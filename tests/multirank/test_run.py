@@ -162,11 +162,20 @@ def test_held_ranks_are_stopped_processes() -> None:
     def state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
+    def keep_busy() -> int:
+        def count() -> None:
+            while True:
+                pass
+
+        threading.Thread(target=count, daemon=True).start()
+        return os.getpid()
+
     with World(2) as world:
-        pids = world.call(os.getpid).results
-        world.hold()
-        assert [state(pid) for pid in pids] == ["T", "T"]
-        world.release()
+        pids = world.call(keep_busy).results
+        for _ in range(10):
+            world.hold()
+            assert [state(pid) for pid in pids] == ["T", "T"]
+            world.release()
         assert world.call(rank).results == [0, 1]
         assert "T" not in [state(pid) for pid in pids]
 
@@ -228,6 +237,19 @@ def test_an_impossible_group_is_refused_by_name(ranks: list[int]) -> None:
 def test_outside_a_rank_there_is_no_context() -> None:
     with pytest.raises(RuntimeError, match="inside a function that multirank runs"):
         context()
+
+
+def test_ports_are_not_those_that_the_system_gives_to_others() -> None:
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    run = multirank.run(lambda: os.environ["MASTER_PORT"], 1, process_group=False)
+    assert 1024 < int(run.results[0]) < low
+
+
+def test_starting_ranks_leaves_the_callers_random_numbers_alone() -> None:
+    random.seed(1)
+    before = random.getstate()
+    multirank.run(lambda: None, 1, process_group=False)
+    assert random.getstate() == before
 
 
 def test_without_a_process_group_the_environment_is_torchruns() -> None:
@@ -453,6 +475,13 @@ def test_a_run_may_have_no_deadline() -> None:
 
 
 # ---------------------------------------------------------------- a rank is an ordinary process
+
+
+def test_ranks_work_in_the_callers_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert multirank.run(os.getcwd, 2).results == [str(tmp_path)] * 2
 
 
 def test_ranks_do_not_share_their_random_numbers() -> None:

@@ -77,6 +77,19 @@ def test_one_zygote_serves_a_process_and_its_children(tmp_path: Path) -> None:
     assert is_running(the_zygote())  # it does not end with the child
 
 
+def test_a_forked_child_of_the_caller_may_run_ranks_too() -> None:
+    zygote = the_zygote()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if the_zygote() == zygote else 2
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    assert is_running(zygote)
+
+
 def test_starting_twice_starts_one() -> None:
     before = os.environ["MULTIRANK_ZYGOTE"]
     multirank.start()
