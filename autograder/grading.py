@@ -91,6 +91,7 @@ class Grading:
                     "--disable-plugin-autoload",
                     *("-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:faulthandler"),
                     *("-p", "no:capture", "-p", "no:logging"),
+                    *("-p", "no:unraisableexception", "-p", "no:threadexception"),
                 ],
                 plugins=[plugin],
             )

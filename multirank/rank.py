@@ -16,6 +16,7 @@ import random
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
@@ -76,7 +77,7 @@ def _serve(
         with contextlib.suppress(OSError):  # it may have been removed
             os.chdir(setup.directory)
         recorder = Recorder(trace)
-        watch.install(recorder)
+        watch.install(recorder, rank, setup.world_size)
         context = _join(rank, setup, directory)
         inside.enter(context, recorder)
         if setup.before_user_code is not None:
@@ -89,6 +90,8 @@ def _serve(
             answer = _run(*received)
             if os.getpid() != pid:
                 return  # a child that the function forked; only the rank answers
+            if threading.active_count() > 1:
+                recorder.write("unsure")
             recorder.flush()
             _answer(connection, answer)
     except BaseException as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .trace import Trace, describe_operation
-from .verdict import Verdict
+from .verdict import Verdict, wrap
 
 
 class Ending(enum.StrEnum):
@@ -76,6 +76,7 @@ class Run:
         seconds: from the moment the call was sent until the last rank's end, by the parent's clock.
         timeout: the deadline that the call had, in seconds.
         verdict: why it was ended, when its ranks could never have gone on or did not agree.
+        warnings: what it did that may go wrong another time.
     """
 
     world_size: int
@@ -84,6 +85,7 @@ class Run:
     seconds: float = 0.0
     timeout: float = 0.0
     verdict: Verdict | None = None
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -99,10 +101,12 @@ class Run:
     def story(self) -> str:
         """What happened, for the person who wrote the function."""
         if self.ok:
-            return f"all {self.world_size} ranks finished"
-        if self.verdict is not None:
-            return self.verdict.story
-        return "\n".join(paragraph for rank in self._by_guilt() for paragraph in self._tell(rank))
+            told = [f"all {self.world_size} ranks finished"]
+        elif self.verdict is not None:
+            told = [self.verdict.story]
+        else:
+            told = [paragraph for rank in self._by_guilt() for paragraph in self._tell(rank)]
+        return "\n".join([*told, *(wrap(f"Warning: {warning}") for warning in self.warnings)])
 
     def check(self) -> Run:
         """Returns self when every rank finished.

@@ -28,6 +28,7 @@ TRACE_BYTES = 1 << 26  # sparse: pages that are never written cost nothing
 MOST_RECORDS = 200_000  # of one rank, in a world's life: about 50,000 operations
 _LONGEST_RECORD = 1 << 14  # bytes
 _COMMITTED = struct.Struct("<Q")
+_APART = frozenset({"init_process_group", "destroy_process_group"})  # for the follower only
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _quoted = functools.cache(json.dumps)
 
@@ -58,6 +59,8 @@ class Operation:
             it, when it was seen complete, when its handle was dropped; None: never.
         file, line: the caller's own line.
         group_name: torch's name of the group, the same on all its ranks.
+        variant: what tells it from others of its name, such as "monitored" (barrier).
+        changed: when its buffer was seen to have been changed while it was under way; None: never.
     """
 
     rank: int
@@ -77,6 +80,8 @@ class Operation:
     completed: float | None = None
     dropped: float | None = None
     group_name: str = ""
+    variant: str = ""
+    changed: float | None = None
 
 
 @dataclass(frozen=True)
@@ -124,15 +129,20 @@ class Trace:
 
 def describe_operation(operation: Operation) -> str:
     """An operation in words: `recv from rank 1 (train.py:12)`."""
-    words = operation.name
+    words = f"{operation.variant}_{operation.name}".lstrip("_")
     if operation.peer is not None:
         relation = {"send": "to", "recv": "from"}.get(operation.name, "with root")
         words += f" {relation} rank {operation.peer}"
     elif operation.name == "recv":
         words += " from any rank"
     if operation.file:
-        words += f" ({Path(operation.file).name}:{operation.line})"
+        words += f" ({where(operation)})"
     return words
+
+
+def where(operation: Operation) -> str:
+    """The line that issued it: `train.py:12`."""
+    return f"{Path(operation.file).name}:{operation.line}"
 
 
 class Recorder:
@@ -190,9 +200,14 @@ class Recorder:
         with self._lock:
             self._append(line)
 
-    def wait(self, number: int) -> None:
-        """Records that an operation is waited for from now on, and how many threads there are."""
-        line = f'["wait",{time.monotonic()!r},{number},{threading.active_count()}]\n'.encode()
+    def wait(self, number: int, for_ever: bool = True) -> None:
+        """Records that this thread waits for an operation from now on; and how many threads could
+        act for the rank."""
+        thread, threads = threading.get_ident(), threading.active_count()
+        if threads > 1:
+            threads = sum(not _only_looks_on(one) for one in threading.enumerate())
+        threads += not for_ever
+        line = f'["wait",{time.monotonic()!r},{number},{thread},{threads}]\n'.encode()
         with self._lock:
             self._append_dropped()
             self._append(line)
@@ -232,17 +247,31 @@ class Recorder:
         self._lock = threading.Lock()
 
 
+def _only_looks_on(thread: threading.Thread) -> bool:
+    """Whether a thread never communicates: a progress bar's, or one that feeds a DataLoader."""
+    return type(thread).__name__ == "TMonitor" or thread.name == "QueueFeederThread"
+
+
 class Follower(Protocol):
     """Is told what a rank does as it is read; every operation, also those of calls before."""
 
     def issued(self, operation: Operation) -> None:
         """It is about to begin."""
 
-    def waits(self, operation: Operation, threads: int) -> None:
-        """Somebody is about to wait for it; so many Python threads live in the rank."""
+    def waits(self, operation: Operation, thread: int, threads: int) -> None:
+        """A thread is about to wait for it; so many Python threads live in the rank."""
 
     def completed(self, operation: Operation) -> None:
         """It was seen complete."""
+
+    def left(self, operation: Operation) -> None:
+        """Nobody waits for it any more, and it was not seen complete: it raised an exception."""
+
+    def unsure(self, rank: int) -> None:
+        """In this call something may act for the rank that is not recorded."""
+
+    def lost(self, rank: int) -> None:
+        """The rank's record ends, or is of no use."""
 
 
 class TraceReader:
@@ -255,6 +284,7 @@ class TraceReader:
         self._map = mmap.mmap(descriptor, os.fstat(descriptor).st_size, prot=mmap.PROT_READ)
         self._position = _COMMITTED.size
         self._room = MOST_RECORDS
+        self._ended = False
         self._groups: dict[int, tuple[str, tuple[int, ...]]] = {}
         self._open: dict[int, Operation] = {}
 
@@ -266,7 +296,11 @@ class TraceReader:
         """
         end = min(_COMMITTED.unpack_from(self._map)[0], len(self._map))
         start = self._position
-        while self._room and self._position < end:
+        while self._position < end and not self._ended:
+            if not self._room:
+                trace.truncated = True
+                self._end()
+                break
             stop = self._map.find(b"\n", self._position, self._position + _LONGEST_RECORD)
             line = self._map[self._position : stop] if stop >= 0 else b""
             self._position = stop + 1
@@ -275,8 +309,18 @@ class TraceReader:
                 self._take(json.loads(line), trace)
             except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
                 trace.damaged = True
-                self._room = 0
+                self._end()
         return self._position != start
+
+    @property
+    def recorded(self) -> int:
+        """How much the rank has recorded by now, in bytes, whether it has been read or not."""
+        return int(_COMMITTED.unpack_from(self._map)[0])
+
+    def _end(self) -> None:
+        """Nothing more is read."""
+        self._ended = True
+        self._follower.lost(self._rank)
 
     def skip(self) -> None:
         """Keeps what has not been read out of the next call's trace."""
@@ -287,19 +331,31 @@ class TraceReader:
             case ["issue", float(when), int(number), *rest]:
                 operation = self._operation(_time(when), number, rest)
                 self._open[number] = operation
-                trace.operations.append(operation)
+                if operation.name not in _APART:
+                    trace.operations.append(operation)
                 self._follower.issued(operation)
-            case ["wait", float(when), int(number), int(threads)]:
+            case ["wait", float(when), int(number), int(thread), int(threads)]:
                 if waiting := self._open.get(number):
                     waiting.waited = _time(when) if waiting.waited is None else waiting.waited
-                    self._follower.waits(waiting, threads)
+                    if waiting.completed is None:
+                        self._follower.waits(waiting, thread, threads)
             case ["complete", float(when), int(number)]:
                 if (done := self._open.get(number)) and done.completed is None:
                     done.completed = _time(when)
                     self._follower.completed(done)
+            case ["leave", float(), int(number)]:
+                if left := self._open.get(number):
+                    self._follower.left(left)
+            case ["change", float(when), int(number)]:
+                if changed := self._open.get(number):
+                    changed.changed = _time(when)
             case ["drop", float(when), int(number)]:
                 if dropped := self._open.pop(number, None):
                     dropped.dropped = _time(when)
+            case ["unsure", float()]:
+                self._follower.unsure(self._rank)
+            case ["lost", float()]:
+                self._follower.lost(self._rank)
             case ["group", float(), int(number), str(name), list(ranks)]:
                 self._groups[number] = (name, self._ranks(ranks))
             case ["mark" | "begin" | "end" as kind, float(when), str(label)]:
@@ -309,7 +365,7 @@ class TraceReader:
                 trace.marks.append(mark)
             case ["full", _]:
                 trace.truncated = True
-                self._room = 0
+                self._end()
             case _:
                 raise ValueError("not a record")
 
@@ -330,10 +386,11 @@ class TraceReader:
                 if name == "send" and peer is None:
                     raise ValueError("a message to nobody")
                 group_name, group_ranks = self._groups[group]
+                variant = "monitored" if name == "monitored_barrier" else ""
                 return Operation(
                     self._rank,
                     number,
-                    name,
+                    "barrier" if variant else name,
                     group_ranks,
                     peer,
                     tag,
@@ -345,6 +402,7 @@ class TraceReader:
                     file,
                     line,
                     group_name=group_name,
+                    variant=variant,
                 )
         raise ValueError("not an operation")
 

@@ -11,10 +11,11 @@ names what broke when torch changes.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ import torch.distributed.distributed_c10d as c10d
 import typing_extensions
 from torch._C._distributed_c10d import ProcessGroupGloo, Store, Work
 
+from .buffers import Buffer, buffer_of
 from .memory import dtype_name
 from .stack import is_plumbing
 from .trace import Recorder
@@ -61,10 +63,14 @@ _TORCH = (
     str(Path(torch.__file__).parent) + os.sep,
     typing_extensions.__file__,  # wraps what torch calls deprecated
 )
+_AUTOGRAD = str(Path(torch.__file__).parent / "autograd") + os.sep
 _PYTHON = str(Path(os.__file__).parent) + os.sep
+_FOR_EVER = timedelta(minutes=30)  # gloo's own patience: whoever asks for less reckons with it
 
 _recorder: Recorder
 _next_group: tuple[str, list[int]] = ("", [])  # name and ranks of the one that is being made
+_life = 0  # of the default group, which a program may destroy and make again
+_we: tuple[int, int]  # our rank, and the size of the world
 
 
 def caller() -> tuple[str, int]:
@@ -86,31 +92,72 @@ def _is_library(file: str) -> bool:
 
 
 class WatchedWork(Work):
-    """A Work that records when it is waited for, seen complete, and dropped."""
+    """A Work that records when it is waited for, seen complete, and dropped.
 
-    def __init__(self, work: Work, number: int) -> None:
+    Args:
+        work: gloo's.
+        number: the operation's.
+        buffer: what nobody may change before it is complete, if that is to be watched.
+    """
+
+    def __init__(self, work: Work, number: int, buffer: Buffer | None = None) -> None:
         super().__init__()
         self._work = work
         self._number = number
+        self._buffer = buffer
         self._seen_complete = False
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         if not self._seen_complete:
-            _recorder.wait(self._number)
-        done = self._work.wait() if not timeout else self._work.wait(timeout)
+            self._check_buffer()
+            _recorder.wait(self._number, for_ever=not timeout or timeout >= _FOR_EVER)
+        try:
+            done = self._work.wait() if not timeout else self._work.wait(timeout)
+        except BaseException:
+            _recorder.step("leave", self._number)
+            raise
         self._complete()
         return done
 
     def is_completed(self) -> bool:
         done = self._work.is_completed()
-        if done:
+        if done and not self._seen_complete:
+            self._check_buffer()
             self._complete()
         return done
 
     def get_future(self) -> Any:
         future = self._work.get_future()
         future.add_done_callback(lambda _: self._complete())
+        asker = sys._getframe(1).f_code.co_filename
+        if asker.startswith(_AUTOGRAD):  # a C++ reducer, in the midst of a backward
+            self._wait_when_backward_ends()
+        elif not _is_library(asker):  # whose callbacks we do not see
+            _recorder.write("unsure")
         return future
+
+    def _wait_when_backward_ends(self) -> None:
+        """Records that DDP waits for its buckets: when backward is over, inside C++.
+
+        Its engine then calls what was queued, in order: this, then the reducer's own, which waits;
+        then `leave`, at once if the reducer had nothing queued.
+        """
+
+        def leave() -> None:
+            if not self._seen_complete:
+                _recorder.step("leave", self._number)
+
+        def wait() -> None:
+            _recorder.wait(self._number)
+            engine.queue_callback(leave)
+
+        engine: Any = torch.autograd.Variable._execution_engine
+        with contextlib.suppress(RuntimeError):  # no backward is under way
+            engine.queue_callback(wait)
+
+    def _check_buffer(self) -> None:
+        if self._buffer is not None and self._buffer.changed():
+            _recorder.step("change", self._number)
 
     def is_success(self) -> bool:
         return self._work.is_success()
@@ -136,6 +183,7 @@ class WatchedWork(Work):
             _recorder.step("complete", self._number)
 
     def __del__(self) -> None:
+        del self._work  # first: from now on a message that has not left is withdrawn
         _recorder.drop(self._number)
 
 
@@ -172,17 +220,18 @@ class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
     def getBackendName(self) -> str:
         return "gloo"
 
+    def shutdown(self) -> None:
+        _issue_plainly("destroy_process_group", self._group_number)
+        super().shutdown()
+
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
     ) -> None:
-        number = self._issue("barrier", (), {})
-        _recorder.wait(number)
-        waiting: Any = self._inner
-        if timeout:
-            waiting.monitored_barrier(timeout, wait_all_ranks)
-        else:
-            waiting.monitored_barrier(wait_all_ranks=wait_all_ranks)
-        _recorder.step("complete", number)
+        number = _issue_plainly("monitored_barrier", self._group_number)
+        inner: Any = self._inner
+        limit = {"timeout": timeout} if timeout else {}
+        with _waiting(number, for_ever=not timeout or timeout >= _FOR_EVER):
+            inner.monitored_barrier(**limit, wait_all_ranks=wait_all_ranks)
 
     def _issue(self, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> int:
         """Records that an operation is about to start; its number."""
@@ -228,9 +277,16 @@ class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
 
 
 def _watched(method: str) -> Callable[..., Work]:
+    name = _NAMES[method]
+
     def operation(self: WatchedProcessGroup, *args: Any, **kwargs: Any) -> Work:
         number = self._issue(method, args, kwargs)
-        return WatchedWork(getattr(self._inner, method)(*args, **kwargs), number)
+        try:
+            work = getattr(self._inner, method)(*args, **kwargs)
+        except BaseException:
+            _recorder.step("leave", number)
+            raise
+        return WatchedWork(work, number, buffer_of(name, args[0]) if args else None)
 
     operation.__name__ = method
     return operation
@@ -272,58 +328,87 @@ def _refuse_strided(name: str, tensors: Sequence[torch.Tensor]) -> None:
         )
 
 
-def install(recorder: Recorder) -> None:
+def install(recorder: Recorder, rank: int, world_size: int) -> None:
     """From now on every gloo group that this process makes is watched."""
-    global _recorder
-    _recorder = recorder
+    global _recorder, _we
+    _recorder, _we = recorder, (rank, world_size)
     torch_names: Any = c10d
     torch_names.ProcessGroupGloo = WatchedProcessGroup
-    make_group = torch_names._new_process_group_helper
-    join_barrier = torch_names._store_based_barrier
+    torch_names.rendezvous = _meeting(torch_names.rendezvous)
+    torch_names._new_process_group_helper = _making_group(torch_names._new_process_group_helper)
+    torch_names._store_based_barrier = _joining(torch_names._store_based_barrier)
 
-    def make_group_recorded(
-        size: int,
-        rank: int,
-        ranks: Sequence[int],
-        backend: Any,
-        store: Store,
-        name: str,
-        *args: Any,
-        **kwargs: Any,
+
+def _meeting(rendezvous: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    def recorded(url: str, rank: int = -1, size: int = -1, **kwargs: Any) -> Iterator[Any]:
+        asked = os.environ.get("WORLD_SIZE") if size < 0 else str(size)
+        everybody = range(_we[1]) if asked == str(_we[1]) else ()
+        with _recorded("init_process_group", f"meeting {_life + 1}", everybody):
+            met = next(rendezvous(url, rank, size, **kwargs))
+        yield met
+
+    return recorded
+
+
+def _making_group(make_group: Callable[..., Any]) -> Callable[..., Any]:
+    def recorded(
+        size: int, rank: int, ranks: list[int], backend: Any, store: Any, name: str, **kwargs: Any
     ) -> Any:
-        global _next_group
-        _next_group = str(name), list(ranks) or list(range(size))
-
-        def make() -> Any:
-            return make_group(size, rank, ranks, backend, store, name, *args, **kwargs)
-
-        # A rank that is not a member has nothing to wait for here.
-        if not c10d.is_initialized() or dist.get_rank() not in _next_group[1]:
-            return make()
-        return _recorded("new_group", *_next_group, make)
-
-    def join_barrier_recorded(
-        rank: int, store: Store, name: str, *args: Any, **kwargs: Any
-    ) -> None:
-        def join() -> None:
-            join_barrier(rank, store, name, *args, **kwargs)
-
-        if c10d.is_initialized():
-            everybody = list(range(dist.get_world_size()))
-            _recorded("new_group_barrier", str(name), everybody, join)
+        global _life, _next_group
+        what = "new_group" if c10d.is_initialized() else "init_process_group"
+        if what == "init_process_group":
+            _life += 1
+            if (rank, size) != _we:
+                _recorder.write("lost")  # the program's ranks are not ours
+            member = True
         else:
-            join()
+            member = dist.get_rank() in ranks
+        _next_group = _unique(name), ranks or list(range(size))
+        with _recorded(what, *_next_group) if member else contextlib.nullcontext():
+            return make_group(size, rank, ranks, backend, store, name, **kwargs)
 
-    torch_names._new_process_group_helper = make_group_recorded
-    torch_names._store_based_barrier = join_barrier_recorded
+    return recorded
 
 
-def _recorded(what: str, name: str, ranks: Sequence[int], action: Callable[[], Any]) -> Any:
-    """An action that waits for all of `ranks`, and is no operation of a group that exists."""
+def _joining(join_barrier: Callable[..., None]) -> Callable[..., None]:
+    def recorded(rank: int, store: Store, name: str, count: int, *args: Any, **kwargs: Any) -> None:
+        everybody = list(range(dist.get_world_size()))
+        with _recorded(
+            "new_group_barrier",
+            _unique(name),
+            everybody if count == len(everybody) else _next_group[1],
+        ):
+            join_barrier(rank, store, name, count, *args, **kwargs)
+
+    return recorded
+
+
+def _unique(name: str) -> str:
+    """torch's name of a group; the groups of a later default group have the same ones again."""
+    return name if _life == 1 else f"{name} of life {_life}"
+
+
+@contextlib.contextmanager
+def _recorded(what: str, name: str, ranks: Iterable[int]) -> Iterator[None]:
+    """Within it all of `ranks` are waited for; it is no operation of a group that exists."""
     group = _recorder.new_id()
     _recorder.write("group", group, name, list(ranks))
-    number = _recorder.issue(what, group, None, None, None, None, (), 0, *caller())
-    _recorder.wait(number)
-    result = action()
+    with _waiting(_issue_plainly(what, group)):
+        yield
+
+
+def _issue_plainly(what: str, group: int) -> int:
+    """Records that something without tensors is about to start; its number."""
+    return _recorder.issue(what, group, None, None, None, None, (), 0, *caller())
+
+
+@contextlib.contextmanager
+def _waiting(number: int, for_ever: bool = True) -> Iterator[None]:
+    """Records that an operation is waited for within it."""
+    _recorder.wait(number, for_ever)
+    try:
+        yield
+    except BaseException:
+        _recorder.step("leave", number)
+        raise
     _recorder.step("complete", number)
-    return result

@@ -27,6 +27,7 @@ from . import connect
 from .leader import KINDS, WorldSetup
 from .ledger import Ledger
 from .memory import RESULT_BYTES, AnswerError, Arena, build, pack, shared_file
+from .misuse import warnings
 from .prover import TICK, Prover
 from .result import Ending, RaisedException, RankRun, Run
 from .source import PerRank, Source
@@ -152,6 +153,8 @@ class World:
             self.close()
         for link in self._links:
             link.finish(run.trace)
+        finished = {rank.rank for rank in run.ranks if rank.ending is Ending.FINISHED}
+        run.warnings = warnings(run.trace, finished, self._ledger.deserted())
         return run.check() if check else run
 
     def hold(self) -> None:
@@ -276,7 +279,7 @@ class World:
                         selector.unregister(key.fileobj)
                     elif events != key.events:
                         selector.modify(key.fileobj, events, key.data)
-                if prover.due and (verdict := self._look(prover, trace)) is not None:
+                if (verdict := self._look(prover, trace)) is not None:
                     self._give_up(Ending.STOPPED)
                 elif time.monotonic() >= limit:
                     self._give_up(Ending.TIMED_OUT if first_failure is None else Ending.STOPPED)
@@ -289,11 +292,13 @@ class World:
         return self._final_verdict(verdict)
 
     def _look(self, prover: Prover, trace: Trace) -> Verdict | None:
-        """Lets the prover look at what is new."""
+        """Lets the prover look at what is new, when it is time."""
+        if not prover.due(sum(link.recorded for link in self._links)):
+            return None
         changed = [link.read_trace(trace) for link in self._links]
         for link in self._links:
             if link.run.ending is not None:
-                self._ledger.over(link.run.rank, f"has {link.run.ending}")
+                self._ledger.over(link.run.rank, str(link.run.ending))
         return prover.look(any(changed))
 
     def _final_verdict(self, verdict: Verdict | None) -> Verdict | None:
@@ -441,6 +446,11 @@ class _Link:
         if self._log_bytes.total > _LOG_LIMIT:
             self._fail(f"was ended: it printed more than {_LOG_LIMIT >> 20} MiB")
         return _READ
+
+    @property
+    def recorded(self) -> int:
+        """How much the rank has recorded so far, in bytes."""
+        return self._trace.recorded
 
     def read_trace(self, trace: Trace) -> bool:
         """Adds to `trace` what the rank has recorded since the last time; whether anything."""

@@ -238,6 +238,7 @@ MISTAKES = [
             "left, right = (rank - 1) % n, (rank + 1) % n",
         ),
         *("sub_group", "average"),
+        slow=True,
     ),
     mistake(
         "all_reduce leaves the result in a contiguous copy",
@@ -399,6 +400,7 @@ MISTAKES = [
         ("relative = (rank - root) % n", "relative = rank"),
         *("from_other_ranks", "sub_group", "agrees_with_torch"),
         causes=("a copy of rank 0's data", "a copy of rank 1's data"),
+        slow=True,
     ),
     mistake(
         "broadcast does nothing",
@@ -681,6 +683,7 @@ ALTERNATIVES = [
                 send.wait()
             """
         },
+        slow=True,
     ),
     Alternative(
         "reduce as a chain",
@@ -720,6 +723,7 @@ ALTERNATIVES = [
                 handle.wait()
             """
         },
+        slow=True,
     ),
     Alternative(
         "scatter down a tree",

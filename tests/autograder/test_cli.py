@@ -11,8 +11,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from autograder import cli, collective
+from autograder import cli
 from autograder.inputs import known_secret
 from autograder.judge import Judge
 from autograder.paths import ROOT
@@ -29,7 +28,7 @@ from autograder.paths import ROOT
 from .submissions import Files, patched, reference_files
 
 SCHEMA = json.loads((Path(__file__).parent / "gradescope_schema.json").read_text())
-QUICK = ["launch/cleanup", "broadcast/from_rank_0", "barrier/sub_group"]
+QUICK = ["launch/cleanup", "broadcast/sub_group", "barrier/sub_group"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,14 @@ def command(path: Path, out: Path, *more: str, only: list[str] | None = None) ->
     return [sys.executable, "-m", "autograder", *arguments]
 
 
+def run_here(path: Path, out: Path, *more: str, only: list[str] | None = None) -> Ended:
+    """The command in this process."""
+    done = CliRunner().invoke(cli.app, command(path, out, *more, only=only)[3:])
+    return Ended(done.exit_code, done.output, out)
+
+
 def run(path: Path, out: Path, *more: str, only: list[str] | None = None) -> Ended:
+    """The command in a process of its own."""
     done = subprocess.run(
         command(path, out, *more, only=only),
         cwd=ROOT,
@@ -126,22 +132,27 @@ BAD: dict[str, Callable[[Path], Path]] = {
     "escapes": escaping,
     "dies": lambda at: folder(at, patched({"broadcast": "import os\nos._exit(0)"})),
 }
-RIGHT = {"launch/cleanup": 0.2, "broadcast/from_rank_0": 0.4, "barrier/sub_group": 0.25}
+RIGHT = {"launch/cleanup": 0.2, "broadcast/sub_group": 0.2, "barrier/sub_group": 0.25}
 
 
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Ended]]:
-    """The command's end for each bad input; they run side by side, two at a time."""
-    at = tmp_path_factory.mktemp("bad")
+WAYS: dict[str, Callable[[Path, Path], Ended]] = {
+    "here": lambda path, out: run_here(path, out),
+    "in a process of its own": lambda path, out: run(path, out),
+}
+
+
+@pytest.fixture(params=["here", pytest.param("in a process of its own", marks=pytest.mark.slow)])
+def ended(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Ended]:
+    """Grades a bad input. In this process, what takes its time (torch's import) is there."""
+    monkeypatch.setattr("autograder.probe._TIMEOUT", 2.0)  # in this process, that is
 
     def grade(name: str) -> Ended:
-        own = at / name.replace(" ", "-")
-        own.mkdir()
-        return run(BAD[name](own / "work"), own / "out")
+        path = BAD[name](tmp_path / "work")
+        return WAYS[request.param](path, tmp_path / "out")
 
-    with ThreadPoolExecutor(2) as pool:
-        runs: dict[str, Future[Ended]] = {name: pool.submit(grade, name) for name in BAD}
-        yield lambda name: runs[name].result()
+    return grade
 
 
 def test_a_path_that_does_not_exist_is_wrong_usage_and_gets_no_result(
@@ -204,10 +215,10 @@ def test_what_is_wrong_with_one_module_costs_its_checks_alone(
 def test_a_process_that_leaves_costs_its_check_alone(ended: Callable[[str], Ended]) -> None:
     end = ended("dies")
     assert end.code == 0
-    assert end.scores == RIGHT | {"broadcast/from_rank_0": 0.0}
+    assert end.scores == RIGHT | {"broadcast/sub_group": 0.0}
     assert (
         "left with exit code 0 before it had answered"
-        in (end.rows["broadcast/from_rank_0"]["output"])
+        in (end.rows["broadcast/sub_group"]["output"])
     )
 
 
@@ -216,8 +227,8 @@ def test_nothing_that_terminals_obey_reaches_the_terminal_or_a_file(
 ) -> None:
     end = ended("escapes")
     assert end.code == 0
-    assert end.scores == RIGHT | {"broadcast/from_rank_0": 0.0}
-    output = end.rows["broadcast/from_rank_0"]["output"]
+    assert end.scores == RIGHT | {"broadcast/sub_group": 0.0}
+    output = end.rows["broadcast/sub_group"]["output"]
     assert "RuntimeError: red" in output
     for text in [end.shown, *(path.read_text() for path in end.out.iterdir())]:
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
@@ -230,17 +241,9 @@ def test_nothing_that_terminals_obey_reaches_the_terminal_or_a_file(
 
 
 @pytest.fixture
-def invoke(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Ended]:
-    """The command in this process: quicker, and parts of it can be made to fail."""
-    monkeypatch.setattr(collective, "LARGE", 1 << 20)
-
-    def call(path: Path, *more: str, only: list[str] | None = None) -> Ended:
-        out = tmp_path / "out"
-        arguments = command(path, out, *more, only=only)[3:]
-        done = CliRunner().invoke(cli.app, arguments)
-        return Ended(done.exit_code, done.output, out)
-
-    return call
+def invoke(tmp_path: Path) -> Callable[..., Ended]:
+    """The command in this process, where parts of it can be made to fail."""
+    return lambda path, *more, only=None: run_here(path, tmp_path / "out", *more, only=only)
 
 
 def test_a_result_that_is_not_official_says_why(
@@ -395,7 +398,7 @@ def test_a_killed_grader_leaves_a_valid_result_and_no_process(tmp_path: Path) ->
     out = tmp_path / "out"
     environment = {k: v for k, v in os.environ.items() if k != "MULTIRANK_ZYGOTE"}
     grader = subprocess.Popen(
-        command(work, out, only=["launch/cleanup", "broadcast/from_rank_0"]),
+        command(work, out, only=["launch/cleanup", "broadcast/sub_group"]),
         cwd=ROOT,
         env=environment,
         stdout=subprocess.DEVNULL,
@@ -408,7 +411,7 @@ def test_a_killed_grader_leaves_a_valid_result_and_no_process(tmp_path: Path) ->
         grader.wait()
     end = Ended(-9, "", out)
     assert end.rows["launch/cleanup"]["score"] == 0.2
-    assert end.rows["broadcast/from_rank_0"]["score"] == 0
+    assert end.rows["broadcast/sub_group"]["score"] == 0
     assert len(end.results["tests"]) > 60
     deadline = time.monotonic() + 10
     while alive(below) and time.monotonic() < deadline:

@@ -225,6 +225,7 @@ def test_the_environment_of_a_rank_holds_nothing_of_the_graders(
 
 
 @root_only
+@pytest.mark.slow
 def test_what_lies_in_roots_own_folders_cannot_be_read_or_imported(tmp_path: Path) -> None:
     """The layout of a grading machine: everything of the grader's under one folder of mode 0700."""
     home = tmp_path / "grader"

@@ -79,6 +79,11 @@ def test_one_past_the_limit_is_not_exact(dtype: str) -> None:
         assert round_trip(float(past), dtype) != past
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32"])
+def test_integers_reach_to_the_end_of_their_dtype(dtype: str) -> None:
+    assert exact_limit(dtype) == np.iinfo(dtype).max
+
+
 REDUCE: dict[Op, Callable[[Any, Any], Any]] = {
     "sum": lambda a, b: a + b,
     "avg": lambda a, b: a + b,

@@ -46,13 +46,13 @@ def a_ring_of_receives() -> None:
 
 
 def two_that_receive_first() -> None:
-    r, n = me()
+    r, _n = me()
     dist.recv(x(), 1 - r)  # waits: 0, 1
     dist.send(x(), 1 - r)
 
 
 def two_that_send_first() -> None:
-    r, n = me()
+    r, _n = me()
     dist.send(x(), 1 - r)  # waits: 0, 1
     dist.recv(x(), 1 - r)
 
@@ -449,7 +449,7 @@ HANGS = (
     Hang(two_messages_in_different_order, 2, "tags"),
     Hang(a_wrong_tag, 2, "tags"),
     Hang(a_wrong_peer, 3),
-    Hang(the_other_group, 4, "group"),
+    Hang(the_other_group, 4, "a send in one group and its recv in another"),
     Hang(one_send_too_many, 2, "loop"),
     Hang(one_receive_too_many, 2, "loop"),
     Hang(a_receive_that_is_waited_for_before_the_send, 2, "everybody receives before"),
@@ -495,12 +495,12 @@ def another_size() -> None:
 
 
 def another_size_of_a_gather() -> None:
-    r, n = me()
+    r, _n = me()
     dist.gather(x(3 if r == 2 else 4), every() if r == 0 else None, dst=0)  # waits: 0, 1, 2
 
 
 def another_size_of_a_scatter() -> None:
-    r, n = me()
+    r, _n = me()
     dist.scatter(x(3 if r == 2 else 4), every() if r == 0 else None, src=0)  # waits: 0, 1, 2
 
 

@@ -94,17 +94,13 @@ def test_a_file_that_shares_the_name_of_an_installed_module_shadows_nothing() ->
     assert result(files, lambda: importlib.import_module("work.a").ok) == [1.0, "1"]
 
 
-def test_nothing_on_disk_shadows_the_package() -> None:
-    def use() -> str:
-        import sys
-
-        assignment = importlib.import_module("assignment")
-        return f"{assignment.HERE} {'/' in sys.path}"
-
-    with World(
-        1, packages={"assignment": {"__init__.py": b"HERE = 'memory'"}}, process_group=False
-    ) as world:
-        assert world.call(use).results == ["memory False"]
+def test_nothing_on_disk_shadows_the_package(tmp_path: Path) -> None:
+    (tmp_path / "assignment.py").write_text("HERE = 'disk'")
+    packages = {"assignment": {"__init__.py": b"HERE = 'memory'"}}
+    path = [str(tmp_path)]
+    with World(1, packages=packages, import_path=path, process_group=False) as world:
+        use = world.call(lambda: importlib.import_module("assignment").HERE)
+    assert use.results == ["memory"]
 
 
 def test_inspect_shows_the_source() -> None:
@@ -141,6 +137,14 @@ def test_a_traceback_shows_file_line_and_text() -> None:
     assert "1 / 0" in story
     assert "ZeroDivisionError: division by zero" in story
     assert str(Path(multirank.__file__).parent) not in story
+
+
+def test_a_warning_shows_the_line_that_it_is_about() -> None:
+    files = {"a.py": "import warnings\nwarnings.warn('careful')  # this line\n"}
+    run = imported(files, lambda: importlib.import_module("work.a").__name__)
+    assert "work/a.py:2: UserWarning: careful\n  warnings.warn('careful')  # this line\n" in (
+        run.ranks[0].log
+    )
 
 
 def test_a_module_that_raises_at_import_shows_where() -> None:
