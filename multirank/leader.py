@@ -29,7 +29,7 @@ from . import rank as rank_process
 from .source import Source
 from .wire import receive_frame, send_frame
 
-KINDS = 4  # of descriptors that a rank is given: control socket, log, trace, stacks
+KINDS = 6  # of descriptors that a rank is given: control socket, three streams, trace, stacks
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -45,6 +45,8 @@ class WorldSetup:
     import_path: Sequence[str]
     process_group: bool
     port: int
+    terminal: int | None
+    terminal_type: str
     directory: str
 
 
@@ -107,7 +109,7 @@ class Leader:
             if pid == 0:
                 mine = [kind[rank] for kind in by_kind]
                 others = {*descriptors, self._connection.fileno(), wakeup}.difference(mine)
-                rank_process.main(rank, setup, directory, others, *mine)
+                rank_process.main(rank, setup, directory, others, mine)
             self._pids[pid] = rank
         for descriptor in descriptors:
             os.close(descriptor)

@@ -18,7 +18,8 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -47,17 +48,16 @@ def main(
     setup: WorldSetup,
     directory: Path,
     leaders: Iterable[int],
-    control: int,
-    log: int,
-    trace: int,
-    stacks: int,
+    descriptors: Sequence[int],
 ) -> NoReturn:
-    """Is one rank; never returns. `leaders`: descriptors that are none of its business."""
+    """Is one rank; never returns. `leaders`: descriptors that are none of its business; its own
+    are of the kinds that `leader.KINDS` lists."""
     try:
         for descriptor in (*leaders, signal.set_wakeup_fd(-1)):
             os.close(descriptor)
+        control, *streams, trace, stacks = descriptors
         connection = socket.socket(fileno=control)
-        _serve(rank, setup, directory, connection, log, trace, stacks)
+        _serve(rank, setup, directory, connection, streams, trace, stacks)
     finally:
         os._exit(0)
 
@@ -67,13 +67,15 @@ def _serve(
     setup: WorldSetup,
     directory: Path,
     connection: socket.socket,
-    log: int,
+    streams: Sequence[int],
     trace: int,
     stacks: int,
 ) -> None:
     pid = os.getpid()
     try:
-        _become_a_process_of_its_own(log, stacks)
+        _become_a_process_of_its_own(streams, stacks)
+        if rank == setup.terminal:
+            os.environ["TERM"] = setup.terminal_type
         with contextlib.suppress(OSError):  # it may have been removed
             os.chdir(setup.directory)
         recorder = Recorder(trace)
@@ -98,15 +100,14 @@ def _serve(
         _answer(connection, {"raised": _explain(error)})
 
 
-def _become_a_process_of_its_own(log: int, stacks: int) -> None:
+def _become_a_process_of_its_own(streams: Sequence[int], stacks: int) -> None:
+    """Takes the three standard streams that are meant for it."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _die_with_leader()
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+    for target, source in enumerate(streams):
         os.dup2(source, target)
-    os.close(nothing)
-    os.close(log)
+        os.close(source)
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout, sys.stderr = (
         os.fdopen(
@@ -151,7 +152,11 @@ def _join(rank: int, setup: WorldSetup, directory: Path) -> inside.RankContext:
     if not setup.process_group:
         return context
     store = FileStore(rendezvous, setup.world_size)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=setup.world_size)
+    # Nobody knows how long a person at the terminal thinks.
+    patience = None if setup.terminal is None else timedelta(days=7)
+    dist.init_process_group(
+        "gloo", store=store, rank=rank, world_size=setup.world_size, timeout=patience
+    )
     for name, ranks in context.group_ranks.items():
         group = dist.new_group(ranks)
         context.groups[name] = group if rank in ranks else None

@@ -63,6 +63,9 @@ class World:
             before anything of the user's is imported.
         import_path: the ranks' `sys.path` entries before the installed packages'; None: ours.
         process_group: False leaves it to the program to initialise torch.distributed.
+        terminal: a rank that gets our standard input, output and error, so that a debugger works
+            there; until it waits for others itself, nothing ends its calls.
+        on_output: is given a rank and what it has printed, as soon as it has.
 
     Raises:
         ValueError: bad arguments.
@@ -79,9 +82,13 @@ class World:
         before_user_code: Source | None = None,
         import_path: Sequence[str] | None = None,
         process_group: bool = True,
+        terminal: int | None = None,
+        on_output: Callable[[int, bytes], None] | None = None,
     ) -> None:
         groups = groups or {}
         _check_world(world_size, groups)
+        if terminal is not None and terminal not in range(world_size):
+            raise ValueError(f"terminal is {terminal}; the ranks are 0 to {world_size - 1}")
         self.world_size = world_size
         self.alive = False
         self._owner = os.getpid()
@@ -95,7 +102,11 @@ class World:
             process_group=process_group,
             port=0 if process_group else _free_port(),
             directory=str(Path.cwd()),
+            terminal=terminal,
+            terminal_type=os.environ.get("TERM", "dumb"),
         )
+        self._terminal = terminal
+        self._on_output = on_output
         self._leader = connect.leader()
         self._leader.settimeout(_LEADER_TIMEOUT)
         self._links: list[_Link] = []
@@ -208,7 +219,10 @@ class World:
 
     def _start(self, setup: WorldSetup) -> None:
         for rank in range(self.world_size):
-            self._links.append(_Link(rank, self.world_size, self._ledger))
+            link = _Link(rank, self.world_size, self._ledger, self._on_output)
+            self._links.append(link)
+            if rank == self._terminal:
+                link.give_terminal()
         try:
             for kind in range(KINDS):
                 theirs = [link.theirs[kind] for link in self._links]
@@ -279,7 +293,10 @@ class World:
                         selector.unregister(key.fileobj)
                     elif events != key.events:
                         selector.modify(key.fileobj, events, key.data)
-                if (verdict := self._look(prover, trace)) is not None:
+                verdict = self._look(prover, trace)
+                if self._is_being_debugged():
+                    verdict = None
+                elif verdict is not None:
                     self._give_up(Ending.STOPPED)
                 elif time.monotonic() >= limit:
                     self._give_up(Ending.TIMED_OUT if first_failure is None else Ending.STOPPED)
@@ -300,6 +317,12 @@ class World:
             if link.run.ending is not None:
                 self._ledger.over(link.run.rank, str(link.run.ending))
         return prover.look(any(changed))
+
+    def _is_being_debugged(self) -> bool:
+        """Whether somebody at the terminal decides what comes next."""
+        if self._terminal is None or self._links[self._terminal].run.ending is not None:
+            return False
+        return not self._ledger.is_waiting(self._terminal)
 
     def _final_verdict(self, verdict: Verdict | None) -> Verdict | None:
         """A mismatch explains whatever came after; a failed rank, why its peers wait."""
@@ -364,7 +387,13 @@ class World:
 class _Link:
     """The parent's ends of what connects it with one rank."""
 
-    def __init__(self, rank: int, world_size: int, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        rank: int,
+        world_size: int,
+        ledger: Ledger,
+        on_output: Callable[[int, bytes], None] | None,
+    ) -> None:
         self.run = RankRun(rank)
         self._control, rank_control = socket.socketpair()
         self._control.setblocking(False)
@@ -375,22 +404,29 @@ class _Link:
         self._log, rank_log = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._log, False)
         self._log_bytes = _Log()
+        self._on_output = on_output
+        nothing = os.open(os.devnull, os.O_RDONLY)
         trace = shared_file(TRACE_BYTES, "multirank-trace")
         self._trace = TraceReader(rank, world_size, trace, ledger)
         stacks = shared_file(STACK_BYTES, "multirank-stacks")
         self._stacks = mmap.mmap(stacks, STACK_BYTES, prot=mmap.PROT_READ)
         self._output: Arena | None = None
         self._owned: list[socket.socket] = [rank_control]
-        self.theirs = (rank_control.fileno(), rank_log, trace, stacks)
+        self._lent = [nothing, rank_log, trace, stacks]
+        self.theirs = [rank_control.fileno(), nothing, rank_log, rank_log, trace, stacks]
 
     @property
     def failed(self) -> bool:
         return self.run.ending not in (None, Ending.FINISHED)
 
+    def give_terminal(self) -> None:
+        """Gives the rank our own standard streams."""
+        self.theirs[1:4] = (0, 1, 2)
+
     def give_away(self) -> None:
         """Closes the rank's ends here, once the leader has them."""
         self._owned.pop().close()
-        for descriptor in self.theirs[1:]:
+        for descriptor in self._lent:
             os.close(descriptor)
 
     def begin(self) -> None:
@@ -443,6 +479,8 @@ class _Link:
             if not part:
                 return 0
             self._log_bytes.add(part)
+            if self._on_output is not None:
+                self._on_output(self.run.rank, part)
         if self._log_bytes.total > _LOG_LIMIT:
             self._fail(f"was ended: it printed more than {_LOG_LIMIT >> 20} MiB")
         return _READ

@@ -12,9 +12,9 @@ from torch.distributed import ReduceOp
 
 from .calls import Arguments, Call
 
-_DTYPES = (
+_DTYPES = (  # those that gloo can reduce
     *(torch.float32, torch.float64, torch.bfloat16, torch.float16),
-    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
+    *(torch.int64, torch.int32, torch.int8, torch.uint8),
 )
 _OPS = (ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX, ReduceOp.AVG)
 _ROOTS = {"broadcast": "src", "scatter": "src", "gather": "dst", "reduce": "dst"}

@@ -120,7 +120,7 @@ class Mistake:
     """A mistake that students make.
 
     problem: the problem that it is made in.
-    patches: by function of collectives.py.
+    patches: by function of collectives.py, or of `file`.
     loses: the checks of the problem that must not get full marks, and no others; or `ALL`.
     causes: of each likely cause that is shown, one of these must be a part.
     message: part of what the first lost row must say.
@@ -133,6 +133,7 @@ class Mistake:
     loses: frozenset[str] | str
     causes: tuple[str, ...] = ()
     message: str = ""
+    file: str = "collectives"
     slow: bool = False
 
 
@@ -147,6 +148,45 @@ COMMUNICATED_NOTHING = "nothing having been communicated"
 LEFT_IN_A_COPY = "stayed in a copy"
 
 MISTAKES = [
+    # ---------------------------------------------------------------- launch
+    mistake(
+        "setup leaves the file out",
+        "launch",
+        ("elif file is not None:", "elif False:"),
+        "file",
+        function="setup",
+        file="launch",
+        message="the ranks would meet at another place than setup was told",
+    ),
+    mistake(
+        "setup gives everyone rank 0",
+        "launch",
+        ("rank=rank,", "rank=0,"),
+        *("address", "torchrun"),
+        function="setup",
+        file="launch",
+        message="init_process_group got another rank than setup was told",
+        slow=True,
+    ),
+    mistake(
+        "cleanup destroys what is not there",
+        "launch",
+        ("if dist.is_initialized():", "if True:"),
+        "cleanup",
+        function="cleanup",
+        file="launch",
+        slow=True,
+    ),
+    mistake(
+        "cleanup does nothing",
+        "launch",
+        "pass",
+        "cleanup",
+        function="cleanup",
+        file="launch",
+        message="cleanup called destroy_process_group 0 times; once was asked for",
+        slow=True,
+    ),
     # ---------------------------------------------------------------- all_reduce
     mistake(
         "all_reduce collects everything at a root and sends it back",
@@ -532,6 +572,7 @@ class Alternative:
     patches: Mapping[str, Patch]
     modules: Mapping[str, str] = field(default_factory=dict)
     but: Mapping[str, str] = field(default_factory=dict)
+    file: str = "collectives"
     slow: bool = False
 
 
@@ -553,6 +594,32 @@ def exchange(sent, received, to, source, group):
 """
 
 ALTERNATIVES = [
+    Alternative(
+        "setup through the environment, which then waits for the others and says hello",
+        "launch",
+        {
+            "setup": """
+            if rank is not None:
+                os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size))
+                os.environ.update(MASTER_ADDR=address, MASTER_PORT=str(port))
+            if file is None:
+                dist.init_process_group(backend, timeout=timeout)
+            else:
+                meeting = Path(os.path.abspath(file)).as_uri()
+                dist.init_process_group(backend, meeting, timeout, world_size, rank)
+            dist.barrier()
+            print(f"hello from rank {dist.get_rank()} of {dist.get_world_size()}")
+            """,
+            "cleanup": """
+            try:
+                dist.barrier()
+                dist.destroy_process_group()
+            except (ValueError, AssertionError, RuntimeError):
+                pass
+            """,
+        },
+        file="launch",
+    ),
     Alternative(
         "all_reduce as reduce_scatter and all_gather with padding",
         "all_reduce",

@@ -35,7 +35,8 @@ def _cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("mistake", cases(MISTAKES))
 def test_a_mistake_loses_its_own_checks_and_no_others(mistake: Mistake) -> None:
-    rows = rows_of(graded(patched(mistake.patches), [mistake.problem]), mistake.problem)
+    files = patched(mistake.patches, file=mistake.file)
+    rows = rows_of(graded(files, [mistake.problem]), mistake.problem)
     wrong = {name: row for name, row in rows.items() if row.outcome is not Outcome.PASSED}
     expected = set(rows) if mistake.loses == ALL else mistake.loses
     assert set(wrong) == expected, told(rows)
@@ -50,7 +51,7 @@ def test_a_mistake_loses_its_own_checks_and_no_others(mistake: Mistake) -> None:
 
 @pytest.mark.parametrize("alternative", cases(ALTERNATIVES))
 def test_a_right_solution_of_another_kind_gets_full_marks(alternative: Alternative) -> None:
-    files = patched(alternative.patches, alternative.modules)
+    files = patched(alternative.patches, alternative.modules, alternative.file)
     rows = rows_of(graded(files, [alternative.problem]), alternative.problem)
     part = {name: row.score / row.points for name, row in rows.items()}
     expected = {name: Fraction(alternative.but.get(name, "1")) for name in rows}
