@@ -24,7 +24,7 @@ grade: $(READY)  ## grade reference/ as if it were a submission
 	$(RUN) -m autograder grade reference
 
 test: $(READY)  ## all tests that need no root and no patience
-	$(RUN) -m pytest -m "not slow" --implementation reference
+	$(RUN) -m pytest -m "not slow" --implementation=reference
 
 lint: $(READY)  ## style, types, and whether assignment/ is up to date
 	$(VENV)/bin/ruff check .
@@ -33,7 +33,7 @@ lint: $(READY)  ## style, types, and whether assignment/ is up to date
 	$(RUN) -m autograder stubs --check
 
 nightly: $(READY)  ## what is too slow for every commit
-	$(RUN) -m pytest -m slow --implementation reference
+	$(RUN) -m pytest -m slow --implementation=reference
 	$(RUN) benchmarks/launch.py
 	$(RUN) benchmarks/collectives.py
 

@@ -54,11 +54,15 @@ def patched(
 
 
 def _function(source: str, name: str) -> str:
-    for node in ast.parse(source).body:
+    """A top-level function's text, up to whatever comes after it."""
+    body = ast.parse(source).body
+    starts = [
+        min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+        for node in body
+    ]
+    for node, begin, end in zip(body, starts, [*starts[1:], None], strict=True):
         if isinstance(node, ast.FunctionDef) and node.name == name:
-            found = ast.get_source_segment(source, node)
-            assert found is not None
-            return found
+            return "".join(source.splitlines(keepends=True)[begin - 1 : end and end - 1])
     raise AssertionError(f"the reference has no function {name}")
 
 
