@@ -5,8 +5,9 @@ manifest    what is asked and for how many points: problems.toml as course.toml 
 stubs       makes assignment/ from reference/, by removing the marked solution regions
 cases       the untrusted side: each drives an implementation in the ranks and returns tensors
 checks      the trusted side: each picks inputs, runs a case and compares; no student code in here
-scoring     turns what the checks found into points, over a denominator fixed beforehand
-reports     writes results.json (Gradescope), grade.json (everything) and report.html
+judge       runs a case on the submission, the reference or an oracle, in ranks of their own
+grading     runs the checks and turns what they found into points, the denominator fixed before
+report      writes results.json (Gradescope), grade.json (everything) and report.html
 
 Neither a submission nor the reference is ever imported by this package: both reach the ranks of
 `multirank` as source bytes, and only bytes come back.

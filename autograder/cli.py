@@ -107,7 +107,7 @@ def _grade(
 ) -> int:
     manifest = manifests.load(REFERENCE)
     secret = known_secret(seed) if seed is not None else course_secret(_private_directory())
-    about = _about(manifest, secret)
+    about = _about(manifest, secret, only)
     unusable = ""
     try:
         submission = take(path, known=manifest.modules)
@@ -178,11 +178,13 @@ def _made(out_dir: Path) -> Path:
     return out_dir
 
 
-def _about(manifest: manifests.Manifest, secret: Secret) -> About:
+def _about(manifest: manifests.Manifest, secret: Secret, only: list[str]) -> About:
     root = os.getuid() == 0
     unofficial = [] if root else ["without root, the submission runs as your own user"]
     if secret.default:
         unofficial.append("its inputs come from a known number, not from the course's secret")
+    if only:
+        unofficial.append("only some of the checks were asked for")
     return About(
         course=manifest.course.name,
         backend="gloo",

@@ -14,6 +14,7 @@ from autograder.failure import CheckFailed
 from autograder.grade import Outcome
 from autograder.judge import Case, Judge
 from autograder.manifest import Manifest
+from autograder.stubs import stub
 
 _TIMEOUT = 10.0
 Parameters = list[tuple[str, str, bool]]  # name, kind, has a default
@@ -69,6 +70,29 @@ class Probe:
             return CheckFailed(
                 f"{module}.py cannot be imported: {why}\n{failed.message}", outcome=Outcome.BLOCKED
             )
+
+    def says_unwritten(self, module: str, function: str, message: str) -> bool:
+        """Whether `message` is what a function says that is still, to the letter, the stub's.
+
+        Then every other call of it says the same. Where it is only called like that, or says it in
+        some branch, it does not follow.
+        """
+        text = self._stub(module, function)
+        known = f'raise NotImplementedError("{message}")'
+        return known in text and text.encode() in self._submission.get(f"{module}.py", b"")
+
+    def _stub(self, module: str, function: str) -> str:
+        """The function's text as students got it, up to whatever comes after it."""
+        file = f"{module}.py"
+        source = self._new_judge("probe").reference[file].decode()
+        handed_out = stub(source, file, self._manifest)
+        lines = handed_out.splitlines(keepends=True)
+        body = ast.parse(handed_out).body
+        for place, node in enumerate(body):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == function:
+                end = body[place + 1].lineno - 1 if body[place + 1 :] else None
+                return "".join(lines[node.lineno - 1 : end])
+        return ""
 
     def _asked(self, module: str, function: str) -> Parameters:
         source = self._new_judge("probe").reference[f"{module}.py"]

@@ -17,7 +17,7 @@ def is_plumbing(filename: str) -> bool:
     """Whether a frame of this file belongs to what runs the user's function, not to the user."""
     if filename.startswith(_PLUMBING):
         return filename != _GALLERY
-    return filename.endswith("torch/distributed/c10d_logger.py")
+    return filename.endswith(("torch/distributed/c10d_logger.py", "torch/utils/_contextlib.py"))
 
 
 def user_stack(dump: str) -> str:

@@ -178,8 +178,8 @@ def _same(one: Tensor, other: Tensor) -> bool:
 def _never_written(wrong: WrongTensor) -> str | None:
     if not _same(wrong.held, wrong.before):
         return None
-    fewest = {"strided": 1, "transposed": 2}.get(wrong.call.layout, 1000)
-    if wrong.before.dim() >= fewest:
+    dimensions = {"strided": 1, "transposed": 2}.get(wrong.call.layout)
+    if dimensions is not None and wrong.before.dim() >= dimensions:
         return "the result having been left in a contiguous copy, and not brought back"
     if len(set(wrong.before.reshape(-1).tolist())) == 1:
         return f"nothing having been written to {wrong.name}: it still holds what the test put in"

@@ -150,7 +150,7 @@ def _fail_unfinished(subject: Subject, run: Run, calls: Sequence[Call]) -> NoRet
 
 
 def _story(run: Run) -> list[str]:
-    """The run's story, less the lines about this folder, torch and importing, and repetitions."""
+    """The run's story, less repetitions and the frames of this folder, torch and importlib."""
     hidden = (str(Path(__file__).parent), str(Path(torch.__file__).parent), "importlib")
     lines: list[str] = []
     same: dict[str, list[int]] = {}
@@ -159,7 +159,8 @@ def _story(run: Run) -> list[str]:
         indent = len(line) - len(line.lstrip())
         if hidden_below is not None and indent > hidden_below:
             continue
-        hidden_below = indent if any(part in line for part in hidden) else None
+        frame = re.match(r' *(File "|/)', line) is not None
+        hidden_below = indent if frame and any(part in line for part in hidden) else None
         if twin := re.match(r"rank (\d+) of \d+ raised \w+, as rank (\d+) did", line):
             same.setdefault(twin[2], []).append(int(twin[1]))
         elif hidden_below is None:

@@ -127,6 +127,10 @@ def test_every_ranks_own_contribution_missing() -> None:
     assert all_reduce(lambda x: [total(x) - own for own in x]) == ["own contribution missing"]
 
 
+def test_two_ranks_that_swap_instead_of_adding() -> None:
+    assert all_reduce(lambda x: [x[1], x[0]], world_size=2) == ["own contribution missing"]
+
+
 def test_a_ring_with_one_step_too_few() -> None:
     def wrong(given: Ranks) -> Ranks:
         result = total(given)

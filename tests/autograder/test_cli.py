@@ -254,7 +254,8 @@ def test_a_result_that_is_not_official_says_why(
     assert end.code == 0
     sentence = (
         "This result is not official: without root, the submission runs as your own user; its "
-        "inputs come from a known number, not from the course's secret."
+        "inputs come from a known number, not from the course's secret; only some of the checks "
+        "were asked for."
     )
     assert sentence in end.results["output"]
     assert sentence in " ".join(end.shown.split())

@@ -208,6 +208,37 @@ def test_two_timeouts_end_a_problem_and_that_problem_only(monkeypatch: pytest.Mo
     assert rows_of(grade, "barrier")["alone_and_often"].outcome is Outcome.PASSED
 
 
+def runs_of(files: Mapping[str, bytes], only: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often a case is run on it, less the probe."""
+    runs = []
+    run = Judge.run
+
+    def counted(self: Judge, case: Any, *args: Any, **more: Any) -> Any:
+        runs.append(case.file)
+        return run(self, case, *args, **more)
+
+    monkeypatch.setattr(Judge, "run", counted)
+    graded(files, only)
+    monkeypatch.undo()
+    return len([file for file in runs if file != "probe"])
+
+
+def test_a_stub_is_run_once_and_a_function_that_says_the_same_is_run_for_each_check(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    says = 'raise NotImplementedError("Problem 1.9, barrier: not written yet")'
+    assert runs_of(stub_files(), ["barrier"], monkeypatch) == 1
+    assert runs_of(patched({"barrier": f"if n > 1:\n    {says}"}), ["barrier"], monkeypatch) == 3
+
+
+def test_a_stub_that_is_defined_anew_further_down_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    stubs, reference = stub_files(), reference_files()
+    text = stubs["collectives.py"] + reference["collectives.py"].partition(b"from __future__")[2]
+    stubs["collectives.py"] = text.replace(b" import annotations\n", b"\n", 1)
+    grade = graded(stubs, ["barrier/sub_group"])
+    assert rows_of(grade, "barrier")["sub_group"].outcome is Outcome.PASSED
+
+
 # --- Whose fault it is ----------------------------------------------------------------------------
 
 

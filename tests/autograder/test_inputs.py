@@ -84,6 +84,11 @@ def test_integers_reach_to_the_end_of_their_dtype(dtype: str) -> None:
     assert exact_limit(dtype) == np.iinfo(dtype).max
 
 
+def test_half_precision_ends_before_its_steps_grow_too_coarse() -> None:
+    assert exact_limit("float16", 64) == 2**15
+    assert exact_limit("bfloat16", 64) == 2**14
+
+
 REDUCE: dict[Op, Callable[[Any, Any], Any]] = {
     "sum": lambda a, b: a + b,
     "avg": lambda a, b: a + b,
@@ -171,10 +176,15 @@ def test_no_two_ranks_hold_the_same_at_any_index(
     world_size: int, shape: list[int], dtype: str, seed: int
 ) -> None:
     rng = Seed.of(known_secret(seed), "ranks").generator()
-    held = integers_by_rank(rng, world_size, shape, dtype, 0, 9, multiple_of=1)
+    held = integers_by_rank(rng, world_size, shape, dtype, 2, 11)
     assert [array.shape for array in held] == [tuple(shape)] * world_size
-    assert all(np.all((array >= 0) & (array <= 9)) for array in held)
+    assert all(np.all((array >= 2) & (array <= 11)) for array in held)
     assert all(np.all(one != other) for one, other in itertools.combinations(held, 2))
+
+
+def test_as_many_values_as_ranks_are_enough(rng: np.random.Generator) -> None:
+    held = integers_by_rank(rng, 3, [50], "float32", -12, 12, multiple_of=12)
+    assert np.array_equal(np.sort(held, axis=0), np.repeat([[-12], [0], [12]], 50, axis=1))
 
 
 def test_small_inputs_have_no_value_twice(rng: np.random.Generator) -> None:

@@ -12,7 +12,6 @@ import tempfile
 import textwrap
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -159,9 +158,7 @@ with multirank.World(2) as world:
 # ---------------------------------------------------------------- clean
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a program with secrets in its environment, and a zygote of its own, finds out."""
+def test_a_zygote_knows_no_secret_of_its_caller_and_ends_with_it(tmp_path: Path) -> None:
     run = program(
         UP
         + """
@@ -178,30 +175,18 @@ def look():
 found = multirank.run(look, 1).results[0]
 print(json.dumps(found | {"socket": os.environ["MULTIRANK_ZYGOTE"]}))
 """,
-        tmp_path_factory.mktemp("program"),
+        tmp_path,
         GRADER_TOKEN=SECRET,
         PYTHONSTARTUP=SECRET,
-        MULTIRANK_ZYGOTE="/not/there",
+        MULTIRANK_ZYGOTE="/not/there",  # a stale variable harms nothing
     )
     assert (run.returncode, run.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(run.stdout)
-    return found
-
-
-def test_no_secret_of_the_caller_reaches_the_zygote_or_a_rank(told: dict[str, Any]) -> None:
-    everything = json.dumps(told)
-    assert "OMP_NUM_THREADS" in everything
-    assert SECRET not in everything
-    assert "GRADER_TOKEN" not in everything
-
-
-def test_a_stale_variable_in_the_environment_harms_nothing(told: dict[str, Any]) -> None:
-    assert told["socket"] != "/not/there"
-
-
-def test_a_zygote_ends_with_the_program_that_started_it(told: dict[str, Any]) -> None:
-    assert still_running([told["zygote"]]) == []
-    assert not Path(told["socket"]).parent.exists()
+    assert "OMP_NUM_THREADS" in run.stdout
+    assert SECRET not in run.stdout
+    assert "GRADER_TOKEN" not in run.stdout
+    found = json.loads(run.stdout)
+    assert still_running([found["zygote"]]) == []
+    assert not Path(found["socket"]).parent.exists()
 
 
 def test_the_environment_of_a_rank_is_small() -> None:
