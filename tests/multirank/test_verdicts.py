@@ -331,12 +331,12 @@ def collective(name: str, root: int, elements: int) -> None:
         dist.barrier()
 
 
-def left_early(name: str, root: int, elements: int, late: list[int]) -> list[bool]:
+def left_early(name: str, root: int, elements: int, late: list[int], late_by: float) -> list[bool]:
     """Whether this rank has left the collective before the late one came; for each of `late`."""
     result = []
     for late_rank in late:
         entries = [torch.zeros(1, dtype=torch.float64) for _ in range(dist.get_world_size())]
-        time.sleep(0.25 if dist.get_rank() == late_rank else 0)
+        time.sleep(late_by if dist.get_rank() == late_rank else 0)
         entered = torch.tensor([time.monotonic()], dtype=torch.float64)
         collective(name, root, elements)
         left = time.monotonic()
@@ -349,8 +349,10 @@ ROOTED = ("broadcast", "reduce", "gather", "scatter")
 OTHERS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 
 
-def assert_as_in_gloo(name: str, root: int, elements: int, late: list[int]) -> None:
-    run = multirank.run(left_early, 5, name, root, elements, late)
+def assert_as_in_gloo(
+    name: str, root: int, elements: int, late: list[int], late_by: float = 0.25
+) -> None:
+    run = multirank.run(left_early, 5, name, root, elements, late, late_by)
     for rank, left in enumerate(run.results):
         operations = [op for op in run.trace.of_rank(rank) if op.name == name]
         operations = operations[::2] if name == "all_gather" else operations
@@ -359,7 +361,11 @@ def assert_as_in_gloo(name: str, root: int, elements: int, late: list[int]) -> N
                 continue
             if late_rank in indispensable(operation):
                 assert not has_left, (rank, late_rank)
-            elif (name, elements) != ("reduce", 12):  # less is known than could be
+            elif (name, elements) == ("reduce", 12):
+                continue  # less is known than could be
+            elif not has_left and late_by < 1:  # on a busy machine nobody is quick
+                return assert_as_in_gloo(name, root, elements, late, late_by=2.0)
+            else:
                 assert has_left, (rank, late_rank)
 
 
