@@ -285,6 +285,7 @@ class TraceReader:
         self._position = _COMMITTED.size
         self._room = MOST_RECORDS
         self._ended = False
+        self._unheard = Trace()  # of between calls; once damaged or truncated, so are all to come
         self._groups: dict[int, tuple[str, tuple[int, ...]]] = {}
         self._open: dict[int, Operation] = {}
 
@@ -310,6 +311,8 @@ class TraceReader:
             except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
                 trace.damaged = True
                 self._end()
+        trace.damaged |= self._unheard.damaged
+        trace.truncated |= self._unheard.truncated
         return self._position != start
 
     @property
@@ -323,8 +326,8 @@ class TraceReader:
         self._follower.lost(self._rank)
 
     def skip(self) -> None:
-        """Keeps what has not been read out of the next call's trace."""
-        self.read_into(Trace())
+        """Keeps what has not been read out of the next call's trace, but not how it ended."""
+        self.read_into(self._unheard)
 
     def _take(self, record: Sequence[Any], trace: Trace) -> None:
         match record:

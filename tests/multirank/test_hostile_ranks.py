@@ -9,6 +9,7 @@ import pickle
 import resource
 import socket
 import struct
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -291,6 +292,19 @@ def test_an_impossible_length_of_the_trace_harms_nothing(committed: int) -> None
     run = multirank.run(write_trace, 1, b"", committed, process_group=False)
     assert run.ok
     assert run.trace.operations == []
+
+
+def test_a_trace_damaged_between_two_calls_stays_damaged() -> None:
+    """Else whatever a program did from then on would be neither seen nor missed."""
+
+    def damage_later() -> None:
+        threading.Timer(0.1, write_trace, [b"garbage\n"]).start()
+
+    with multirank.World(1, process_group=False) as world:
+        assert not world.call(damage_later).trace.damaged
+        time.sleep(0.4)
+        for _ in range(2):
+            assert world.call(lambda: multirank.mark("unseen")).trace.damaged
 
 
 def test_an_undamaged_trace_says_so() -> None:
