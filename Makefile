@@ -34,8 +34,8 @@ lint: $(READY)  ## style, types, and whether assignment/ is up to date
 
 nightly: $(READY)  ## what is too slow for every commit
 	$(RUN) -m pytest -m slow --implementation=reference
-	$(RUN) benchmarks/launch.py
-	$(RUN) benchmarks/collectives.py
+	$(RUN) -m benchmarks.launch
+	$(RUN) -m benchmarks.collectives
 
 clean:  ## remove what was built here
 	rm -rf $(VENV) graded .pytest_cache .mypy_cache .ruff_cache *.egg-info
