@@ -35,6 +35,7 @@ lint: $(READY)  ## style, types, and whether assignment/ is up to date
 nightly: $(READY)  ## what is too slow for every commit
 	$(RUN) -m pytest -m slow --implementation=reference
 	$(RUN) -m benchmarks.launch
+	$(RUN) -m benchmarks.recording
 	$(RUN) -m benchmarks.collectives
 
 clean:  ## remove what was built here

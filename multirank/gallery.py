@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
 
 from .result import Run
+from .verdict import wrap
 from .world import run
 
 
@@ -117,21 +118,30 @@ WORLD_SIZE = 3
 
 def show(function: Callable[[], None]) -> Run:
     """Runs one of them, and prints its code and what multirank says of it."""
-    print(f"\n{function.__name__}: {(function.__doc__ or '').strip()}\n")
+    title = function.__name__.replace("_", " ").capitalize()
+    print(f"\n{wrap(f'{title}. {function.__doc__}')}\n")
     lines, first = inspect.getsourcelines(function)
     for number, line in enumerate(lines, first):
-        print(f"  {number:4} {line}", end="")
+        if number != first + 1:  # its docstring
+            print(f"  {number:4} {line}", end="")
     ended = run(function, WORLD_SIZE, timeout=10, check=False)
     print(f"\nAfter {ended.seconds:.2f} s, on {WORLD_SIZE} ranks:\n\n{ended.story}")
     return ended
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Shows all of them, or those that are named."""
     names = {function.__name__: function for function in GALLERY}
-    parser = argparse.ArgumentParser(prog="python -m multirank.gallery", description=__doc__)
-    parser.add_argument("name", nargs="*", choices=[*names, []], help="which ones; default: all")
-    for name in parser.parse_args().name or names:
+    parser = argparse.ArgumentParser(
+        prog="python -m multirank.gallery",
+        description=(__doc__ or "").partition(":")[0] + ".",
+        epilog=f"The names: {', '.join(names)}.",
+    )
+    parser.add_argument("name", nargs="*", help="which of them to show (default: all)")
+    for name in (chosen := parser.parse_args(arguments).name):
+        if name not in names:
+            parser.error(f"{name!r} is not in the gallery; there are: {', '.join(names)}")
+    for name in chosen or names:
         show(names[name])
 
 

@@ -27,9 +27,20 @@ from typing import Any, Protocol
 TRACE_BYTES = 1 << 26  # sparse: pages that are never written cost nothing
 MOST_RECORDS = 200_000  # of one rank, in a world's life: about 50,000 operations
 _LONGEST_RECORD = 1 << 14  # bytes
-_COMMITTED = struct.Struct("<Q")
+_NUMBER = struct.Struct("=Q")  # first in the file: where the record ends; last: what ended last
 _APART = frozenset({"init_process_group", "destroy_process_group"})  # for the follower only
 _encode = json.JSONEncoder(separators=(",", ":")).encode
+# What happens often is not written as JSON: a byte, the operation that ended before and when; then
+# when this one begins, its number, that of one like it, the thread that waits, and how many are.
+_AGAIN = struct.Struct("=BQQQQQQQ")
+_AGAIN_BYTE = ord("a")
+_write_again = _AGAIN.pack_into
+_monotonic_ns, _get_ident, _active_count = (
+    time.monotonic_ns,
+    threading.get_ident,
+    threading.active_count,
+)
+_ROOM = 128  # bytes that are kept for the last record
 _quoted = functools.cache(json.dumps)
 
 
@@ -150,10 +161,13 @@ class Recorder:
 
     def __init__(self, descriptor: int) -> None:
         self._map = mmap.mmap(descriptor, TRACE_BYTES)
-        self._end = _COMMITTED.size
+        self._committed = memoryview(self._map)[: _NUMBER.size].cast("Q")
+        self._last_ended = memoryview(self._map)[-_NUMBER.size :].cast("Q")
+        self._position = _NUMBER.size
         self._lock = threading.Lock()
         self._ids = itertools.count(1)
         self._room = MOST_RECORDS
+        self._ended: deque[tuple[int, int]] = deque()
         self._dropped: deque[tuple[float, int]] = deque()
         os.register_at_fork(after_in_child=self._stop)
 
@@ -163,10 +177,7 @@ class Recorder:
 
     def write(self, kind: str, *fields: Any) -> None:
         """Appends one line, with the time as its second field; ignored once there is no room."""
-        line = _encode([kind, time.monotonic(), *fields]).encode() + b"\n"
-        with self._lock:
-            self._append_dropped()
-            self._append(line)
+        self._append(_encode([kind, time.monotonic(), *fields]))
 
     def issue(
         self,
@@ -180,40 +191,75 @@ class Recorder:
         nbytes: int,
         file: str,
         line: int,
+        waits: bool = False,
     ) -> int:
-        """Records that an operation is about to begin; its number. (See `Operation`.)"""
+        """Records that an operation is about to begin; its number. (See `Operation`.)
+
+        waits: whether this thread waits for it from the beginning.
+        """
         number = next(self._ids)
-        text = (
+        waiting = f",{threading.get_ident()},{_threads()}" if waits else ""
+        self._append(
             f'["issue",{time.monotonic()!r},{number},"{name}",{group},'
             f"{'null' if peer is None else peer},{'null' if tag is None else tag},"
             f"{_quoted(reduce_op)},{_quoted(dtype)},[{_joined(shape)}],"
-            f"{nbytes},{_quoted(file)},{line}]\n"
-        ).encode()
-        with self._lock:
-            self._append_dropped()
-            self._append(text)
+            f"{nbytes},{_quoted(file)},{line}{waiting}]"
+        )
         return number
+
+    def again(self, earlier: int, waits: bool) -> int:
+        """`issue`, of an operation that is in all like an earlier one, which has this number."""
+        number = next(self._ids)
+        thread = threads = 0
+        if waits:
+            thread, threads = _get_ident(), _active_count()
+            if threads > 1:
+                threads = _threads()
+        with self._lock:
+            ended_when, ended = self._ended.popleft() if self._ended else (0, 0)
+            if self._ended or self._dropped:
+                self._write_rest()
+            position = self._position
+            if self._room <= 1 or position + _ROOM > TRACE_BYTES:
+                self._write("")
+                return number
+            self._room -= 1
+            _write_again(
+                self._map,
+                position,
+                _AGAIN_BYTE,
+                ended_when,
+                ended,
+                _monotonic_ns(),
+                number,
+                earlier,
+                thread,
+                threads,
+            )
+            self._committed[0] = self._position = position + _AGAIN.size
+        return number
+
+    def end(self, number: int) -> None:
+        """Records that an operation is complete, and its handle dropped: what it takes to publish
+        that at once, and the rest with the next record, or `flush`."""
+        self._ended.append((_monotonic_ns(), number))
+        self._last_ended[0] = number
 
     def step(self, kind: str, number: int) -> None:
         """`write`, for what happens to an operation on its way."""
-        line = f'["{kind}",{time.monotonic()!r},{number}]\n'.encode()
-        with self._lock:
-            self._append(line)
+        self._append(f'["{kind}",{time.monotonic()!r},{number}]')
 
     def wait(self, number: int, for_ever: bool = True) -> None:
-        """Records that this thread waits for an operation from now on; and how many threads could
-        act for the rank."""
-        thread, threads = threading.get_ident(), threading.active_count()
-        if threads > 1:
-            threads = sum(not _only_looks_on(one) for one in threading.enumerate())
-        threads += not for_ever
-        line = f'["wait",{time.monotonic()!r},{number},{thread},{threads}]\n'.encode()
-        with self._lock:
-            self._append_dropped()
-            self._append(line)
+        """Records that this thread waits for an operation from now on.
+
+        for_ever: whether it cannot but wait; otherwise it goes on by itself some time.
+        """
+        threads = _threads() + (not for_ever)
+        thread = threading.get_ident()
+        self._append(f'["wait",{time.monotonic()!r},{number},{thread},{threads}]')
 
     def drop(self, number: int) -> None:
-        """Records that an operation's handle was dropped: with the next operation, or `flush`.
+        """Records that an operation's handle was dropped: with the next record, or `flush`.
 
         Finalizers call it, so it may interrupt `write` in the same thread, at any place, and must
         not touch the lock.
@@ -221,25 +267,35 @@ class Recorder:
         self._dropped.append((time.monotonic(), number))
 
     def flush(self) -> None:
-        """Writes what `drop` has left."""
+        """Writes what `end` and `drop` have left."""
         with self._lock:
-            self._append_dropped()
+            self._write_rest()
 
-    def _append_dropped(self) -> None:
+    def _append(self, record: str) -> None:
+        with self._lock:
+            if self._ended or self._dropped:
+                self._write_rest()
+            self._write(record)
+
+    def _write_rest(self) -> None:
+        while self._ended:
+            when, number = self._ended.popleft()
+            self._write(f'["end",{when},{number}]')
         while self._dropped:
-            when, number = self._dropped.popleft()
-            self._append(f'["drop",{when!r},{number}]\n'.encode())
+            moment, number = self._dropped.popleft()
+            self._write(f'["drop",{moment!r},{number}]')
 
-    def _append(self, line: bytes) -> None:
+    def _write(self, record: str) -> None:
         if not self._room:
             return
         self._room -= 1
-        if not self._room or self._end + len(line) + 16 > TRACE_BYTES:
+        line = f"{record}\n".encode()
+        if not self._room or self._position + len(line) + _ROOM > TRACE_BYTES:
             self._room = 0
             line = b'["full",0]\n'
-        self._map[self._end : self._end + len(line)] = line
-        self._end += len(line)
-        _COMMITTED.pack_into(self._map, 0, self._end)
+        end = self._position + len(line)
+        self._map[self._position : end] = line
+        self._committed[0] = self._position = end
 
     def _stop(self) -> None:
         """A child that the program forks shares the file, and is not the rank."""
@@ -247,9 +303,18 @@ class Recorder:
         self._lock = threading.Lock()
 
 
+def _threads() -> int:
+    """How many Python threads could act for the rank."""
+    count = threading.active_count()
+    return count if count == 1 else sum(not _only_looks_on(one) for one in threading.enumerate())
+
+
 def _only_looks_on(thread: threading.Thread) -> bool:
     """Whether a thread never communicates: a progress bar's, or one that feeds a DataLoader."""
     return type(thread).__name__ == "TMonitor" or thread.name == "QueueFeederThread"
+
+
+_NO_RECORD = (ValueError, TypeError, KeyError, RecursionError, OverflowError)
 
 
 class Follower(Protocol):
@@ -282,11 +347,12 @@ class TraceReader:
         self._rank = rank
         self._world_size = world_size
         self._map = mmap.mmap(descriptor, os.fstat(descriptor).st_size, prot=mmap.PROT_READ)
-        self._position = _COMMITTED.size
+        self._position = _NUMBER.size
         self._room = MOST_RECORDS
         self._ended = False
         self._unheard = Trace()  # of between calls; once damaged or truncated, so are all to come
         self._groups: dict[int, tuple[str, tuple[int, ...]]] = {}
+        self._described: dict[int, Sequence[Any]] = {}
         self._open: dict[int, Operation] = {}
 
     def read_into(self, trace: Trace) -> bool:
@@ -295,22 +361,28 @@ class TraceReader:
         The first line that is no record, or one too many, ends the reading for good: what a rank
         that scribbles on its file can cost the parent is bounded.
         """
-        end = min(_COMMITTED.unpack_from(self._map)[0], len(self._map))
+        end = min(self.recorded, len(self._map))
         start = self._position
         while self._position < end and not self._ended:
             if not self._room:
                 trace.truncated = True
                 self._end()
                 break
-            stop = self._map.find(b"\n", self._position, self._position + _LONGEST_RECORD)
-            line = self._map[self._position : stop] if stop >= 0 else b""
-            self._position = stop + 1
             self._room -= 1
             try:
+                if self._map[self._position] == _AGAIN_BYTE:
+                    record = _AGAIN.unpack_from(self._map, self._position)
+                    self._position += _AGAIN.size
+                    self._take_again(record[1:], trace)
+                    continue
+                stop = self._map.find(b"\n", self._position, self._position + _LONGEST_RECORD)
+                line = self._map[self._position : stop] if stop >= 0 else b""
+                self._position = stop + 1
                 self._take(json.loads(line), trace)
-            except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+            except (*_NO_RECORD, struct.error):
                 trace.damaged = True
                 self._end()
+        self._take_last_ended()
         trace.damaged |= self._unheard.damaged
         trace.truncated |= self._unheard.truncated
         return self._position != start
@@ -318,7 +390,14 @@ class TraceReader:
     @property
     def recorded(self) -> int:
         """How much the rank has recorded by now, in bytes, whether it has been read or not."""
-        return int(_COMMITTED.unpack_from(self._map)[0])
+        return int(_NUMBER.unpack_from(self._map)[0])
+
+    def _take_last_ended(self) -> None:
+        """What the next record will say of the last operation that ended, in full."""
+        (ended,) = _NUMBER.unpack_from(self._map, len(self._map) - _NUMBER.size)
+        if (operation := self._open.get(ended)) and operation.completed is None:
+            operation.completed = time.monotonic()
+            self._follower.completed(operation)
 
     def _end(self) -> None:
         """Nothing more is read."""
@@ -332,16 +411,12 @@ class TraceReader:
     def _take(self, record: Sequence[Any], trace: Trace) -> None:
         match record:
             case ["issue", float(when), int(number), *rest]:
-                operation = self._operation(_time(when), number, rest)
-                self._open[number] = operation
-                if operation.name not in _APART:
-                    trace.operations.append(operation)
-                self._follower.issued(operation)
-            case ["wait", float(when), int(number), int(thread), int(threads)]:
+                operation = self._operation(_time(when), number, rest[:10])
+                self._described[number] = rest[:10]
+                self._begin(operation, rest[10:], trace)
+            case ["wait", float(when), int(number), *threads]:
                 if waiting := self._open.get(number):
-                    waiting.waited = _time(when) if waiting.waited is None else waiting.waited
-                    if waiting.completed is None:
-                        self._follower.waits(waiting, thread, threads)
+                    self._wait(waiting, _time(when), threads)
             case ["complete", float(when), int(number)]:
                 if (done := self._open.get(number)) and done.completed is None:
                     done.completed = _time(when)
@@ -352,6 +427,8 @@ class TraceReader:
             case ["change", float(when), int(number)]:
                 if changed := self._open.get(number):
                     changed.changed = _time(when)
+            case ["end", int(when), int(number)]:
+                self._end_of(number, when)
             case ["drop", float(when), int(number)]:
                 if dropped := self._open.pop(number, None):
                     dropped.dropped = _time(when)
@@ -371,6 +448,34 @@ class TraceReader:
                 self._end()
             case _:
                 raise ValueError("not a record")
+
+    def _take_again(self, record: Sequence[int], trace: Trace) -> None:
+        ended_when, ended, when, number, earlier, thread, threads = record
+        self._end_of(ended, ended_when)
+        operation = self._operation(_time(when / 1e9), number, self._described[earlier])
+        self._begin(operation, (thread, threads) if threads else (), trace)
+
+    def _end_of(self, number: int, when: int) -> None:
+        if ended := self._open.pop(number, None):
+            ended.completed = ended.dropped = _time(when / 1e9)
+            self._follower.completed(ended)
+
+    def _begin(self, operation: Operation, threads: Sequence[Any], trace: Trace) -> None:
+        self._open[operation.id] = operation
+        if operation.name not in _APART:
+            trace.operations.append(operation)
+        self._follower.issued(operation)
+        if threads:
+            self._wait(operation, operation.issued, threads)
+
+    def _wait(self, operation: Operation, when: float, threads: Sequence[Any]) -> None:
+        match threads:
+            case [int(thread), int(count)]:
+                operation.waited = when if operation.waited is None else operation.waited
+                if operation.completed is None:
+                    self._follower.waits(operation, thread, count)
+            case _:
+                raise ValueError("not a wait")
 
     def _operation(self, when: float, number: int, rest: Sequence[Any]) -> Operation:
         match rest:

@@ -18,17 +18,17 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
-import typing_extensions
 from torch._C._distributed_c10d import ProcessGroupGloo, Store, Work
 
 from .buffers import Buffer, buffer_of
+from .caller import calling_frame, calling_line, is_library
 from .memory import dtype_name
-from .stack import is_plumbing
 from .trace import Recorder
 
 # What the backend calls an operation -> what torch.distributed calls it.
@@ -59,36 +59,21 @@ _NAMES = {
     "reduce": "reduce",
 }
 
-_TORCH = (
-    str(Path(torch.__file__).parent) + os.sep,
-    typing_extensions.__file__,  # wraps what torch calls deprecated
+_REDUCING = frozenset(
+    method for method, name in _NAMES.items() if name in ("all_reduce", "reduce", "reduce_scatter")
 )
+_ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
+_WITH_OPTIONS = frozenset({"allreduce", "broadcast", "reduce"})
+_SIMPLE = _WITH_OPTIONS | {"send", "recv", "recv_anysource"}  # of one tensor, in a list
 _AUTOGRAD = str(Path(torch.__file__).parent / "autograd") + os.sep
-_PYTHON = str(Path(os.__file__).parent) + os.sep
 _FOR_EVER = timedelta(minutes=30)  # gloo's own patience: whoever asks for less reckons with it
+
+_MOST_LINES, _MOST_ALIKE = 1000, 8  # by which operations of a group are described
 
 _recorder: Recorder
 _next_group: tuple[str, list[int]] = ("", [])  # name and ranks of the one that is being made
 _life = 0  # of the default group, which a program may destroy and make again
 _we: tuple[int, int]  # our rank, and the size of the world
-
-
-def caller() -> tuple[str, int]:
-    """File and line of the innermost frame that is neither torch's, Python's nor ours."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if not _is_library(name):
-            return name, frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
-    return "", 0
-
-
-@functools.cache
-def _is_library(file: str) -> bool:
-    if file.startswith(_PYTHON) and not file.startswith(_PYTHON + "site-packages"):
-        return True
-    return file.startswith(_TORCH) or is_plumbing(file)
 
 
 class WatchedWork(Work):
@@ -132,7 +117,7 @@ class WatchedWork(Work):
         asker = sys._getframe(1).f_code.co_filename
         if asker.startswith(_AUTOGRAD):  # a C++ reducer, in the midst of a backward
             self._wait_when_backward_ends()
-        elif not _is_library(asker):  # whose callbacks we do not see
+        elif not is_library(asker):  # whose callbacks we do not see
             _recorder.write("unsure")
         return future
 
@@ -187,6 +172,40 @@ class WatchedWork(Work):
         _recorder.drop(self._number)
 
 
+class Known:
+    """An operation that has been recorded in full, to compare others of its line with."""
+
+    __slots__ = ("_code", "_dtype", "_method", "_operation", "_rest", "_root", "_shape", "number")
+
+    def __init__(
+        self, number: int, method: str, args: Sequence[Any], options: Any, code: CodeType
+    ) -> None:
+        (tensor,) = args[0]
+        self.number = number
+        self._code = code  # so that its id stays its own
+        self._method = method
+        self._shape, self._dtype = tensor.shape, tensor.dtype
+        self._rest = None if method in _WITH_OPTIONS else args[1:]
+        self._operation = options.reduceOp.op if method in _REDUCING else None
+        self._root = options.rootRank if method in _ROOTED else None
+
+    def is_like(self, method: str, args: Sequence[Any], options: Any) -> bool:
+        """Whether the same record would be written."""
+        try:
+            (tensor,) = args[0]
+        except ValueError:
+            return False
+        return (
+            method is self._method
+            and tensor.shape == self._shape
+            and tensor.dtype is self._dtype
+            and tensor.is_contiguous()
+            and (self._rest is None or args[1:] == self._rest)
+            and (self._operation is None or options.reduceOp == self._operation)
+            and (self._root is None or options.rootRank == self._root)
+        )
+
+
 class _LikeGloo(type(dist.ProcessGroup)):  # type: ignore[misc]
     """Lets torch.distributed recognise its own gloo by the class that it finds in its place."""
 
@@ -203,6 +222,7 @@ class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
         super().__init__(rank, size)  # type: ignore[call-arg]
         name, self._ranks = _next_group
         self._group_number = _recorder.new_id()
+        self._known: dict[tuple[int, int], tuple[Known, ...]] = {}
         _recorder.write("group", self._group_number, name, self._ranks)
         self._gloo = gloo = ProcessGroupGloo(store, rank, size, timeout)
         self._inner = dist.ProcessGroup(store, rank, size)
@@ -233,13 +253,41 @@ class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
         with _waiting(number, for_ever=not timeout or timeout >= _FOR_EVER):
             inner.monitored_barrier(**limit, wait_all_ranks=wait_all_ranks)
 
-    def _issue(self, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> int:
-        """Records that an operation is about to start; its number."""
+    def issue(
+        self, method: str, args: Sequence[Any], kwargs: dict[str, Any], options: Any, waits: bool
+    ) -> int:
+        """Records that an operation is about to start; its number.
+
+        A line mostly does the same again, and then little has to be looked at and written.
+        """
+        frame = calling_frame(2)
+        if frame is None or kwargs or method not in _SIMPLE:
+            line = ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+            return self._describe(method, args, kwargs, options, line, waits)
+        known = self._known.get((id(frame.f_code), frame.f_lasti), ())
+        for one in known:
+            if one.is_like(method, args, options):
+                return _recorder.again(one.number, waits)
+        line = frame.f_code.co_filename, frame.f_lineno
+        number = self._describe(method, args, kwargs, options, line, waits)
+        if len(known) < _MOST_ALIKE and len(self._known) < _MOST_LINES:
+            one = Known(number, method, args, options, frame.f_code)
+            self._known[id(frame.f_code), frame.f_lasti] = (*known, one)
+        return number
+
+    def _describe(
+        self,
+        method: str,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        options: Any,
+        line: tuple[str, int],
+        waits: bool,
+    ) -> int:
         name = _NAMES[method]
-        options = kwargs.get("opts", args[-1] if args else None)
         first: torch.Tensor | None = None
         nbytes = 0
-        for argument in (*args, *kwargs.values()) if kwargs else args:
+        for argument in (*args, *kwargs.values()):
             tensors = _tensors(argument)
             if tensors:
                 if name not in ("send", "recv"):
@@ -251,11 +299,10 @@ class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
             peer, tag = self._global_rank(name, args[1]), int(args[2])
         elif method == "recv_anysource":
             tag = int(args[1])
-        elif name in ("broadcast", "reduce", "gather", "scatter"):
-            root = getattr(options, "rootRank", None)
-            peer = None if root is None else self._global_rank(name, root)
-        if name in ("all_reduce", "reduce", "reduce_scatter"):
-            reduce_op = _reduce_op(options)
+        elif method in _ROOTED:
+            peer = self._global_rank(name, options.rootRank)
+        if method in _REDUCING:
+            reduce_op = _op_name(options.reduceOp.op)
         return _recorder.issue(
             name,
             self._group_number,
@@ -265,7 +312,8 @@ class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
             None if first is None else dtype_name(first.dtype),
             () if first is None else first.shape,
             nbytes,
-            *caller(),
+            *line,
+            waits,
         )
 
     def _global_rank(self, name: str, group_rank: int) -> int:
@@ -276,16 +324,23 @@ class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
         return self._ranks[group_rank]
 
 
-def _watched(method: str) -> Callable[..., Work]:
+def _watched(method: str) -> Callable[..., Work | None]:
     name = _NAMES[method]
 
-    def operation(self: WatchedProcessGroup, *args: Any, **kwargs: Any) -> Work:
-        number = self._issue(method, args, kwargs)
+    def operation(self: WatchedProcessGroup, *args: Any, **kwargs: Any) -> Work | None:
+        options = kwargs.get("opts") if kwargs else args[-1] if args else None
+        waits = not getattr(options, "asyncOp", True)
+        number = self.issue(method, args, kwargs, options, waits)
         try:
-            work = getattr(self._inner, method)(*args, **kwargs)
+            work: Work = getattr(self._inner, method)(*args, **kwargs)
+            if waits:  # as torch.distributed would, that then need not
+                work.wait()
         except BaseException:
             _recorder.step("leave", number)
             raise
+        if waits:
+            _recorder.end(number)
+            return None
         return WatchedWork(work, number, buffer_of(name, args[0]) if args else None)
 
     operation.__name__ = method
@@ -303,11 +358,6 @@ def _tensors(argument: Any) -> list[torch.Tensor]:
     if isinstance(argument, (list, tuple)):
         return [tensor for item in argument for tensor in _tensors(item)]
     return []
-
-
-def _reduce_op(options: Any) -> str | None:
-    operation = getattr(options, "reduceOp", None)
-    return None if operation is None else _op_name(operation.op)
 
 
 @functools.cache
@@ -399,7 +449,7 @@ def _recorded(what: str, name: str, ranks: Iterable[int]) -> Iterator[None]:
 
 def _issue_plainly(what: str, group: int) -> int:
     """Records that something without tensors is about to start; its number."""
-    return _recorder.issue(what, group, None, None, None, None, (), 0, *caller())
+    return _recorder.issue(what, group, None, None, None, None, (), 0, *calling_line())
 
 
 @contextlib.contextmanager

@@ -165,6 +165,7 @@ class World:
         for link in self._links:
             link.finish(run.trace)
         finished = {rank.rank for rank in run.ranks if rank.ending is Ending.FINISHED}
+        finished = finished if run.verdict is None else set()  # which tells all
         run.warnings = warnings(run.trace, finished, self._ledger.deserted())
         return run.check() if check else run
 

@@ -122,6 +122,7 @@ def _fail_unfinished(subject: Subject, run: Run, calls: Sequence[Call]) -> NoRet
     first = min(
         (rank for rank in run.ranks if rank.ending in order),
         key=lambda rank: (order.index(rank.ending or Ending.STOPPED), rank.rank),
+        default=run.ranks[0],  # all finished, with numbers that do not belong together
     ).rank
     if run.verdict is not None:
         first = run.verdict.ranks[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -96,52 +97,51 @@ def a_callback_that_serves() -> None:
 
 
 def leaving_a_gather_early() -> None:
+    """1 needs its root only, which is late; it does not need 2, which waits for it."""
     r, _ = me()
-    if r != 2:
-        dist.gather(x(), every() if r == 0 else None)
-    if r == 1:
-        dist.send(x(), 2)
+    if r == 0:
+        settle()
     if r == 2:
         dist.recv(x(), 1)
-        settle()
-        dist.gather(x(), None)
+    dist.gather(x(), every() if r == 0 else None)
+    if r == 1:
+        dist.send(x(), 2)
 
 
 def leaving_a_scatter_early() -> None:
+    """1 needs its root only, which is late; it does not need 2, which waits for it."""
     r, _ = me()
-    if r != 2:
-        dist.scatter(x(), every() if r == 0 else None)
-    if r == 1:
-        dist.send(x(), 2)
+    if r == 0:
+        settle()
     if r == 2:
         dist.recv(x(), 1)
-        settle()
-        dist.scatter(x(), None)
+    dist.scatter(x(), every() if r == 0 else None)
+    if r == 1:
+        dist.send(x(), 2)
 
 
 def leaving_a_broadcast_early() -> None:
+    """1 needs its root only, which is late; it does not need 2, which waits for it."""
     r, _ = me()
-    if r != 2:
-        dist.broadcast(x(), 0)
-    if r == 1:
-        dist.send(x(), 2)
+    if r == 0:
+        settle()
     if r == 2:
         dist.recv(x(), 1)
-        settle()
-        dist.broadcast(x(), 0)
+    dist.broadcast(x(), 0)
+    if r == 1:
+        dist.send(x(), 2)
 
 
 def leaving_a_reduce_of_few_elements_early() -> None:
-    """With fewer elements than ranks some have nothing to pass on: 4 and 3 need not wait for 1."""
+    """With fewer elements than ranks some have nothing to pass on: 4 does not need 1."""
     r, _ = me()
-    if r != 1:
-        dist.reduce(x(), 0)
-    if r == 4:
-        dist.send(x(), 1)
+    if r == 3:
+        settle()
     if r == 1:
         dist.recv(x(), 4)
-        settle()
-        dist.reduce(x(), 0)
+    dist.reduce(x(), 0)
+    if r == 4:
+        dist.send(x(), 1)
 
 
 def leaving_empty_collectives_early() -> None:
@@ -158,6 +158,7 @@ def leaving_empty_collectives_early() -> None:
 
 
 def a_sub_group_that_only_its_members_make() -> None:
+    os.environ["TORCH_DIST_INIT_BARRIER"] = "1"  # torch then lets them wait for each other
     r, _ = me()
     if r == 1:
         settle()
@@ -241,14 +242,19 @@ def a_group_made_twice() -> None:
         dist.init_process_group(
             "gloo",
             init_method=f"file://{context().rendezvous}.{life}",
-            rank=context().rank,
+            rank=r,
             world_size=context().world_size,
         )
         dist.all_reduce(x())
-        if r == 0 and life == 0:
-            dist.irecv(x(), 1)  # nobody will send it
+        if life == 0:
+            left_over = dist.irecv(x(8), 1) if r == 0 else None  # nobody will send it
+        elif r == 0:
+            dist.recv(x(), 1)
+        else:
+            dist.send(x(), 0)
         dist.barrier()
         dist.destroy_process_group()
+    del left_over
 
 
 def ranks_in_another_order() -> None:
@@ -278,26 +284,28 @@ def data_parallel() -> None:
 
 
 def data_parallel_with_an_unused_parameter_everywhere() -> None:
-    """Whoever ends its backward without waiting for the buckets does not wait for them."""
-    layers = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)])
+    """The first buckets are reduced; but backward then ends, and waits for nothing."""
 
-    class Half(torch.nn.Module):
+    class Layers(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.layers = layers
+            self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(2)])
 
-        def forward(self, value: torch.Tensor) -> torch.Tensor:
-            result: torch.Tensor = self.layers[1](value)
-            return result
+        def forward(self, value: torch.Tensor, first: int) -> torch.Tensor:
+            for layer in list(self.layers)[first:]:
+                value = layer(value)
+            return value
 
-    model = DistributedDataParallel(Half(), bucket_cap_mb=0.0001)
+    model = DistributedDataParallel(Layers(), bucket_cap_mb=0.00001)
+    model(torch.ones(2, 4), 0).sum().backward()  # makes the buckets anew, in order
+    loss = model(torch.ones(2, 4), 1).sum()
     if me()[0] == 0:
-        model(torch.ones(2, 4)).sum().backward()
+        loss.backward()
         settle()
         dist.send(x(), 1)
     else:
         dist.recv(x(), 0)
-        model(torch.ones(2, 4)).sum().backward()
+        loss.backward()
 
 
 def fully_sharded() -> None:
