@@ -10,24 +10,24 @@
     print(multirank.run(hello, 4).results)
 
 Ranks are fresh processes, forked in about a tenth of a second from a process that has torch
-imported already (`zygote`), by a leader of their own (`leader`). `world` is the caller's side,
-`rank` the other; `watch` records what they communicate into a `trace`. While they run, a `ledger`
-of who waits for whom lets the `prover` end a deadlock at once, with its story (`verdict`). A trace
-can be replayed on a modelled fabric (`replay`), so that cost is exact and needs no cluster.
+imported already (`processes`). `world` is the caller's side of them. What they communicate is
+recorded (`recording`); while they run, it is worked out who waits for whom, so that a deadlock ends
+at once, with its story (`proving`). A trace can be replayed on a modelled fabric (`modelling`), so
+that cost is exact and needs no cluster.
 """
 
-from .activity import Activity
-from .connect import StartError, start
-from .fabric import ETHERNET, ETHERNET_10, INFINIBAND, NVLINK, PCIE, Fabric
 from .inside import RankContext, compute, context, mark, span
-from .matching import ReplayError
-from .programs import replay_programs
-from .replay import Replay, replay
+from .modelling.activity import Activity
+from .modelling.fabric import ETHERNET, ETHERNET_10, INFINIBAND, NVLINK, PCIE, Fabric
+from .modelling.matching import ReplayError
+from .modelling.programs import replay_programs
+from .modelling.replay import Replay, replay
+from .modelling.virtual_time import RankTime
+from .processes.connect import StartError, start
+from .proving.verdict import Verdict
+from .recording.trace import Mark, Operation, Trace
 from .result import Ending, RaisedException, RankRun, RanksFailed, Run
 from .source import Source, per_rank
-from .trace import Mark, Operation, Trace
-from .verdict import Verdict
-from .virtual_time import RankTime
 from .world import World, run
 
 __all__ = [

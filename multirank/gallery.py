@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.distributed as dist
 
+from .proving.verdict import wrap
 from .result import Run
-from .verdict import wrap
 from .world import run
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .trace import Recorder
+from .recording.trace import Recorder
 
 
 @dataclass

@@ -7,8 +7,8 @@ import signal as signals
 from dataclasses import dataclass, field
 from typing import Any
 
-from .trace import Trace, describe_operation
-from .verdict import Verdict, wrap
+from .proving.verdict import Verdict, wrap
+from .recording.trace import Trace, describe_operation
 
 
 class Ending(enum.StrEnum):

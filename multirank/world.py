@@ -23,18 +23,25 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from . import connect
-from .leader import KINDS, WorldSetup
-from .ledger import Ledger
-from .memory import RESULT_BYTES, AnswerError, Arena, build, pack, shared_file
-from .misuse import warnings
-from .prover import TICK, Prover
+from .processes import connect
+from .processes.leader import KINDS, WorldSetup
+from .processes.memory import RESULT_BYTES, AnswerError, Arena, build, pack, shared_file
+from .processes.wire import (
+    ANSWER_BYTES,
+    FrameReader,
+    FrameWriter,
+    WireError,
+    receive_frame,
+    send_frame,
+)
+from .proving.ledger import Ledger
+from .proving.prover import TICK, Prover
+from .proving.verdict import Verdict, mismatch
+from .recording.misuse import warnings
+from .recording.stack import STACK_BYTES, user_stack
+from .recording.trace import TRACE_BYTES, Trace, TraceReader
 from .result import Ending, RaisedException, RankRun, Run
 from .source import PerRank, Source
-from .stack import STACK_BYTES, user_stack
-from .trace import TRACE_BYTES, Trace, TraceReader
-from .verdict import Verdict, mismatch
-from .wire import ANSWER_BYTES, FrameReader, FrameWriter, WireError, receive_frame, send_frame
 
 MAX_WORLD_SIZE = 64
 _TYPE_LENGTH, _TEXT_LENGTH = 200, 1 << 16  # characters kept of an exception

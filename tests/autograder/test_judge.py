@@ -152,17 +152,17 @@ def test_what_was_not_recorded_is_not_graded(body: str) -> None:
 FORGER = """
 
 import functools
-import multirank.rank
+import multirank.processes.rank
 import torch
 
 tensor = torch.zeros(3, dtype=torch.complex64)
-describe = multirank.rank.describe
+describe = multirank.processes.rank.describe
 
 
 def forging(function):
     @functools.wraps(function)
     def forge(*args, **kwargs):
-        multirank.rank.describe = lambda value, arena: describe({junk}, arena)
+        multirank.processes.rank.describe = lambda value, arena: describe({junk}, arena)
         return function(*args, **kwargs)
 
     return forge

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
-from multirank.programs import Irecv, Isend, Recv, Send, Step, Wait
+from multirank.modelling.programs import Irecv, Isend, Recv, Send, Step, Wait
 
 Program: TypeAlias = Iterator[Step]
 Algorithm: TypeAlias = Callable[[int, int, int], Program]

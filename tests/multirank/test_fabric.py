@@ -7,9 +7,9 @@ from typing import Literal
 
 import pytest
 
-import multirank.fabric as fabrics
-from multirank.fabric import COLLECTIVES, Fabric
-from multirank.programs import replay_programs
+import multirank.modelling.fabric as fabrics
+from multirank.modelling.fabric import COLLECTIVES, Fabric
+from multirank.modelling.programs import replay_programs
 from tests.multirank import algorithms
 from tests.multirank.algorithms import Algorithm
 

@@ -11,7 +11,7 @@ import pytest
 
 import multirank
 from multirank.gallery import GALLERY, WORLD_SIZE, main, show
-from multirank.verdict import WIDTH
+from multirank.proving.verdict import WIDTH
 
 
 @pytest.mark.parametrize("function", GALLERY, ids=lambda function: function.__name__)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from multirank import Operation
-from multirank.ledger import Ledger, Stuck
-from multirank.prover import Prover
-from multirank.verdict import deadlock, mismatch
+from multirank.proving.ledger import Ledger, Stuck
+from multirank.proving.prover import Prover
+from multirank.proving.verdict import deadlock, mismatch
 
 WORLD = (0, 1, 2)
 MAIN = 7  # a thread

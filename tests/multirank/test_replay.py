@@ -18,10 +18,10 @@ import torch.distributed as dist
 from hypothesis import given, settings
 
 import multirank
-from multirank.activity import Activity
-from multirank.fabric import Fabric
-from multirank.matching import ReplayError
-from multirank.programs import (
+from multirank.modelling.activity import Activity
+from multirank.modelling.fabric import Fabric
+from multirank.modelling.matching import ReplayError
+from multirank.modelling.programs import (
     Collective,
     Compute,
     Irecv,
@@ -32,8 +32,8 @@ from multirank.programs import (
     Wait,
     replay_programs,
 )
-from multirank.replay import Replay, replay
-from multirank.trace import Mark, Operation, Trace
+from multirank.modelling.replay import Replay, replay
+from multirank.recording.trace import Mark, Operation, Trace
 from reference import collectives
 from tests.multirank import algorithms
 from tests.multirank.algorithms import Algorithm

@@ -15,9 +15,9 @@ import torch.distributed as dist
 
 import multirank
 from multirank import Operation, Run, Trace, World, context
-from multirank.ledger import Ledger
-from multirank.memory import shared_file
-from multirank.trace import MOST_RECORDS, TRACE_BYTES, Recorder, TraceReader
+from multirank.processes.memory import shared_file
+from multirank.proving.ledger import Ledger
+from multirank.recording.trace import MOST_RECORDS, TRACE_BYTES, Recorder, TraceReader
 
 MEMBERS = [1, 3]  # the sub-group that programs find as "pair"
 

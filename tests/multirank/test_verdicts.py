@@ -16,8 +16,8 @@ import torch.distributed as dist
 
 import multirank
 from multirank import Ending, Run, World, context
-from multirank.dependence import indispensable
-from multirank.verdict import WIDTH
+from multirank.proving.dependence import indispensable
+from multirank.proving.verdict import WIDTH
 from tests.multirank import hangs, honest
 from tests.multirank.hangs import HANGS, MISFITS, Hang, Misfit
 
@@ -250,7 +250,7 @@ def test_nothing_is_claimed_of_a_rank_whose_record_is_full(
     monkeypatch: pytest.MonkeyPatch, records: int
 ) -> None:
     """After it nobody knows what the rank does; it may end with a wait."""
-    monkeypatch.setattr("multirank.trace.MOST_RECORDS", records)  # here, where they are read
+    monkeypatch.setattr("multirank.recording.trace.MOST_RECORDS", records)
 
     def program() -> None:
         r = dist.get_rank()

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import multirank
-from multirank import StartError, World, connect
+from multirank import StartError, World
+from multirank.processes import connect
 from tests.multirank.processes import is_running, still_running, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -232,7 +233,7 @@ def test_the_zygote_has_one_thread_and_nothing_open_but_its_own() -> None:
 
 def test_everything_that_ranks_need_is_imported_already() -> None:
     def missing() -> list[str]:
-        from multirank.zygote import PRELOADED
+        from multirank.processes.zygote import PRELOADED
 
         return [name for name in PRELOADED if name not in sys.modules]
 

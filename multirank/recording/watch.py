@@ -26,9 +26,9 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 from torch._C._distributed_c10d import ProcessGroupGloo, Store, Work
 
+from ..processes.memory import dtype_name
 from .buffers import Buffer, buffer_of
 from .caller import calling_frame, calling_line, is_library
-from .memory import dtype_name
 from .trace import Recorder
 
 # What the backend calls an operation -> what torch.distributed calls it.

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ..recording.trace import Mark, Operation
 from . import virtual_time
 from .fabric import Fabric
 from .matching import ReplayError
 from .replay import Replay
-from .trace import Mark, Operation
 from .virtual_time import Simulation, collection_paused
 
 

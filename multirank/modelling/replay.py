@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from operator import attrgetter, itemgetter
 
+from ..recording.trace import Operation, Trace
 from .activity import Activity
 from .fabric import Fabric
 from .matching import ReplayError
-from .trace import Operation, Trace
 from .virtual_time import RankTime, Simulation, Step, Wait, collection_paused
 
 

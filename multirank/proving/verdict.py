@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..recording.trace import Operation, describe_operation, where
 from .agreement import Mismatch
 from .ledger import Absent, Need, Stuck
-from .trace import Operation, describe_operation, where
 
 WIDTH = 100  # characters of a line
 

@@ -11,9 +11,9 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
+from ..recording.trace import Operation, describe_operation
 from .activity import Request
 from .fabric import COLLECTIVES
-from .trace import Operation, describe_operation
 
 _LARGEST = 2**63  # bytes
 _LISTED = 10

@@ -29,7 +29,7 @@ import cloudpickle
 import numpy as np
 import torch
 
-from .source import PerRank
+from ..source import PerRank
 
 _ALIGNMENT = 64
 _MOST_DIMENSIONS = 64  # what torch itself can work with

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 STACK_BYTES = 1 << 16
-_OWN = str(Path(__file__).resolve().parent) + os.sep
+_OWN = str(Path(__file__).resolve().parent.parent) + os.sep
 _GALLERY = _OWN + "gallery.py"  # its functions stand for a user's
 _PLUMBING = (_OWN, "<string>", "<frozen")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')

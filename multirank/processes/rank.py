@@ -28,12 +28,13 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from . import inside, watch
+from .. import inside
+from ..recording import watch
+from ..recording.stack import is_plumbing
+from ..recording.trace import Recorder
+from ..source import Source
 from .memory import Arena, describe, unpack
 from .packages import serve
-from .source import Source
-from .stack import is_plumbing
-from .trace import Recorder
 from .wire import ANSWER_BYTES, receive_frame, send_frame
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
+from ..proving.verdict import name_ranks
 from .trace import Operation, Trace, describe_operation, where
-from .verdict import name_ranks
 
 _ASYNCHRONOUS = {"send": "isend", "recv": "irecv"}
 _CONSEQUENCES = {

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from ..recording.trace import Mark, Operation
 from .activity import SECOND, Activity, Compute, Request, Transfer, Work
 from .fabric import Fabric
 from .matching import Matching, ReplayError, describe
 from .ports import Ports
-from .trace import Mark, Operation
 
 _LONGEST = 1e9  # seconds of one compute
 

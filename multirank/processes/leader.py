@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ..source import Source
 from . import rank as rank_process
-from .source import Source
 from .wire import receive_frame, send_frame
 
 KINDS = 6  # of descriptors that a rank is given: control socket, three streams, trace, stacks

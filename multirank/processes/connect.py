@@ -16,7 +16,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from . import inside
+from .. import inside
 
 START_TIMEOUT = 60.0  # seconds that a leader, and then its ranks, get to be ready
 _VARIABLE = "MULTIRANK_ZYGOTE"
@@ -29,7 +29,7 @@ _PROGRAM = """
 import sys
 sys.path += {packages!r}
 sys.path.insert(0, {root!r})
-from multirank.zygote import main
+from multirank.processes.zygote import main
 del sys.path[0]
 main()
 """
@@ -109,7 +109,7 @@ def _start() -> None:
         packages=[
             path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")
         ],
-        root=str(Path(__file__).resolve().parent.parent),
+        root=str(Path(__file__).resolve().parent.parent.parent),
     )
     with (directory / "stderr").open("wb") as errors:
         zygote = subprocess.Popen(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .trace import Mark, Operation
+from ..recording.trace import Mark, Operation
 
 SECOND = 10**18  # ticks
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .trace import Operation
+from ..recording.trace import Operation
 
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 _SAME_SIZE = _ROOTED | {"all_reduce", "all_gather", "reduce_scatter"}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from .trace import Operation
+from ..recording.trace import Operation
 
 _NOTHING_TO_DO_WHEN_EMPTY = frozenset({"all_reduce", "reduce", "all_gather", "reduce_scatter"})
 

@@ -9,7 +9,7 @@ import sys
 import types
 from collections.abc import Mapping, Sequence
 
-from .source import show_source
+from ..source import show_source
 
 
 class MemoryPackage(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):

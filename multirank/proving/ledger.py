@@ -17,9 +17,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..recording.trace import Operation, where
 from .agreement import Mismatch, difference
 from .dependence import indispensable
-from .trace import Operation, where
 
 _Link = tuple[str, int, int, int | None]  # group, from, to, tag
 

@@ -1,0 +1,1 @@
+"""Communication on a modelled fabric, in virtual time."""

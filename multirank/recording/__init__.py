@@ -1,0 +1,1 @@
+"""What happens inside a rank: every operation is recorded, with the caller's own line."""
