@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import torch
 
-from autograder.causes import likely_causes
 from autograder.compare import Array, Tolerance, mismatch
 from autograder.failure import CheckFailed
 from autograder.judge import Answer, Judge, array
-from autograder.scenario import AROUND, Drawn, Scenario, Values
+from autograder.scenario import AROUND, IN_PLACE, REDUCING, ROOTED, Drawn, Scenario, Values
+from multirank import Facts, explain
 
 
 def require_values(judge: Judge, scenarios: Iterable[Scenario]) -> list[Answer]:
@@ -61,13 +59,18 @@ def _right_answers(
             [one.inputs for one in drawn],
             facts=[scenario.facts for scenario in together],
         )
-        for scenario, one, answer in zip(together, drawn, answers, strict=True):
-            compare(judge, scenario, one, answer)
+        for call, (scenario, one, answer) in enumerate(zip(together, drawn, answers, strict=True)):
+            compare(judge, scenario, one, answer, drawn[:call])
             yield scenario, one, answer
 
 
-def compare(judge: Judge, scenario: Scenario, drawn: Drawn, answer: Answer) -> None:
-    """Raises CheckFailed where a member's result is not the expected one."""
+def compare(
+    judge: Judge, scenario: Scenario, drawn: Drawn, answer: Answer, previous: Sequence[Drawn] = ()
+) -> None:
+    """Raises CheckFailed where a member's result is not the expected one.
+
+    previous: of the calls before in the same processes, whose results were right.
+    """
     outputs = [answer.outputs[rank] for rank in scenario.group]
     for rank, output, expected in zip(scenario.group, outputs, drawn.expected, strict=True):
         if "result" not in expected:
@@ -76,7 +79,7 @@ def compare(judge: Judge, scenario: Scenario, drawn: Drawn, answer: Answer) -> N
             judge.note(scenario.facts)
             raise CheckFailed(
                 f"{scenario}: on rank {rank}, the result is not right: {wrong}",
-                causes=_causes(scenario, drawn, answer),
+                causes=likely_causes(scenario, drawn, answer, previous),
             )
     _require_untouched_neighbours(scenario, outputs)
 
@@ -97,45 +100,58 @@ def difference(
     return "" if found is None else str(found)
 
 
-def _causes(scenario: Scenario, drawn: Drawn, answer: Answer) -> list[str]:
-    """Likely causes of wrong results, with the ranks as the student knows them."""
+def likely_causes(
+    scenario: Scenario, drawn: Drawn, answer: Answer, previous: Sequence[Drawn] = ()
+) -> list[str]:
+    """What wrong results are consistent with, in at most two sentences without any value."""
     outputs = [answer.outputs[rank] for rank in scenario.group]
-    found = [
-        re.sub(r"\brank (\d+)", lambda place: f"rank {scenario.group[int(place[1])]}", cause)
-        for cause in _causes_by_place(outputs, drawn)
+    expected = [_wanted(one, "result") for one in drawn.expected]
+    actual = [
+        None if wanted is None else _held(output, "result", wanted)
+        for output, wanted in zip(outputs, expected, strict=True)
     ]
-    if answer.trace.operations and any(_NOTHING_SENT in cause for cause in found):
-        return [_LEFT_IN_A_COPY]
-    return found
+    read_only = [_wanted(one, "input") for one in drawn.expected]
+    facts = Facts(
+        function=scenario.function,
+        op=scenario.op.upper() if scenario.function in REDUCING else None,
+        ranks=scenario.group,
+        world_size=scenario.world_size,
+        root=scenario.root if scenario.function in ROOTED else None,
+        dtype=scenario.dtype,
+        before=drawn.contributions if scenario.function in IN_PLACE else AROUND,
+        bystanders=[
+            None if wanted is None else _held(output, "input", wanted)
+            for output, wanted in zip(outputs, read_only, strict=True)
+        ],
+        previous=[[_wanted(one, "result") for one in earlier.expected] for earlier in previous],
+        splits=scenario.splits,
+        received=[
+            any(operation.name != "send" for operation in answer.trace.of_rank(rank))
+            for rank in scenario.group
+        ],
+        contiguous=scenario.layout == "plain",
+    )
+    return explain(actual, expected, drawn.contributions, facts).causes
 
 
-_NOTHING_SENT = "nothing having been communicated"
-_LEFT_IN_A_COPY = (
-    "each wrong rank holds just what it put in, although messages were sent: consistent with a "
-    "result that stayed in a copy of the tensor"
-)
+_Numbers = Values | list[Values]  # of one tensor, or of several
 
 
-def _causes_by_place(outputs: Sequence[Any], drawn: Drawn) -> list[str]:
-    actual: list[Values | None] = []
-    expected: list[Values | None] = []
-    for output, wanted in zip(outputs, drawn.expected, strict=True):
-        got = output.get("result") if isinstance(output, dict) else None
-        result = wanted.get("result")
-        if result is None:
-            actual.append(None)
-            expected.append(None)
-        elif isinstance(result, list):
-            parts = got if isinstance(got, list) and len(got) == len(result) else []
-            fits = bool(parts) and all(isinstance(part, torch.Tensor) for part in parts)
-            actual.append(
-                np.concatenate([array(g).values.ravel() for g in parts]) if fits else None
-            )
-            expected.append(np.concatenate([r.values.ravel() for r in result]) if fits else None)
-        else:
-            actual.append(array(got).values if isinstance(got, torch.Tensor) else None)
-            expected.append(result.values)
-    return likely_causes(actual, expected, drawn.contributions, AROUND)
+def _wanted(expected: dict[str, Array | list[Array]], name: str) -> _Numbers | None:
+    wanted = expected.get(name)
+    if isinstance(wanted, list):
+        return [one.values for one in wanted]
+    return None if wanted is None else wanted.values
+
+
+def _held(output: Any, name: str, wanted: _Numbers) -> _Numbers | None:
+    """The output called `name` as numbers, if it is of the kind that is wanted."""
+    got = output.get(name) if isinstance(output, dict) else None
+    if not isinstance(wanted, list):
+        return array(got).values if isinstance(got, torch.Tensor) else None
+    if not isinstance(got, list) or len(got) != len(wanted):
+        return None
+    return [array(one).values for one in got if isinstance(one, torch.Tensor)]
 
 
 def _require_untouched_neighbours(scenario: Scenario, outputs: Sequence[Any]) -> None:

@@ -23,6 +23,7 @@ Values = npt.NDArray[Any]
 AROUND = 99  # as in autograder/cases/collectives.py
 ROOTED = ("broadcast", "scatter", "gather", "reduce")
 REDUCING = ("reduce", "reduce_scatter", "all_reduce")
+IN_PLACE = ("broadcast", "reduce", "all_reduce")  # the result goes where the input was
 _NUMPY_OPS: dict[str, Callable[..., Values]] = {
     "sum": np.add,
     "avg": np.add,
@@ -154,7 +155,9 @@ def _numbers(scenario: Scenario, rng: np.random.Generator, shape: tuple[int, ...
     """Each member's whole numbers, exact under the scenario's reduction in every order."""
     n = len(scenario.group)
     multiple = 12 if scenario.op == "avg" else 1
-    bound = min(exact_bound(scenario.dtype, n, scenario.op, multiple), 1 << 20)
+    # Integers that float32 cannot hold: a detour through it must show.
+    most = 1 << (20 if scenario.dtype in EPSILON else 40)
+    bound = min(exact_bound(scenario.dtype, n, scenario.op, multiple), most)
     low = 1 if scenario.op == "product" else -bound
     if scenario.dtype == "uint8":
         low = 0

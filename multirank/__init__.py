@@ -13,9 +13,12 @@ Ranks are fresh processes, forked in about a tenth of a second from a process th
 imported already (`processes`). `world` is the caller's side of them. What they communicate is
 recorded (`recording`); while they run, it is worked out who waits for whom, so that a deadlock ends
 at once, with its story (`proving`). A trace can be replayed on a modelled fabric (`modelling`), so
-that cost is exact and needs no cluster.
+that cost is exact and needs no cluster. `explain` says what wrong numbers look like (`explaining`).
+`timeline` draws a run or a replay (`timelines`).
 """
 
+from .explaining.evidence import Facts
+from .explaining.explain import Explanation, WrongRank, explain
 from .inside import RankContext, compute, context, mark, span
 from .modelling.activity import Activity
 from .modelling.fabric import ETHERNET, ETHERNET_10, INFINIBAND, NVLINK, PCIE, Fabric
@@ -28,6 +31,7 @@ from .proving.verdict import Verdict
 from .recording.trace import Mark, Operation, Trace
 from .result import Ending, RaisedException, RankRun, RanksFailed, Run
 from .source import Source, per_rank
+from .timelines.timeline import Timeline, timeline
 from .world import World, run
 
 __all__ = [
@@ -38,7 +42,9 @@ __all__ = [
     "PCIE",
     "Activity",
     "Ending",
+    "Explanation",
     "Fabric",
+    "Facts",
     "Mark",
     "Operation",
     "RaisedException",
@@ -51,11 +57,14 @@ __all__ = [
     "Run",
     "Source",
     "StartError",
+    "Timeline",
     "Trace",
     "Verdict",
     "World",
+    "WrongRank",
     "compute",
     "context",
+    "explain",
     "mark",
     "per_rank",
     "replay",
@@ -63,4 +72,5 @@ __all__ = [
     "run",
     "span",
     "start",
+    "timeline",
 ]

@@ -6,19 +6,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 from typing import Any
+
+import pytest
 
 import multirank
 from multirank import Ending, Operation, Run
 
 from . import calls as rank_side
 from .calls import Arguments, Call, group_name
-from .explain import WrongTensor, describe, guesses, listed, megabytes, source_place, tell, tensors
+from .cost import Complaint, Limit, complaint
+from .explain import (
+    WrongTensor,
+    describe,
+    likely_causes,
+    listed,
+    source_place,
+    tell,
+    tensors,
+)
 from .running import Subject, Worlds, fail, operations, require_finished
-
-# Above the bound by more than this, a function loses points for cost.
-COST_LIMIT = 1.05
 
 
 @dataclass(frozen=True)
@@ -64,36 +71,26 @@ class Check:
             _refused(done, rank, bad)
         require_finished(self.subject, done, calls)
 
-    def costs(
-        self, world_size: int, call: Call, *, bound: float, whole: int, whole_name: str
-    ) -> None:
-        """Makes the call, and compares what the busiest rank moved with the bound.
+    def costs(self, world_size: int, limit: Limit, *calls: Call) -> None:
+        """Makes the calls, one after another, until one costs no more than the limit allows.
 
-        bound: in units of S. whole: S in bytes, the size of what `whole_name` names.
+        Of a later call that fails nothing is told: what costs too much may run into the deadline.
         """
         __tracebackhide__ = True
-        done = self._perform(world_size, [call])
-        element = next(iter(tensors(call.before[0]).values())).element_size()
-        moved = [_Moved.by(done, rank) for rank in range(world_size)]
-        busiest = max(moved, key=lambda one: one.nbytes)
-        if busiest.nbytes <= COST_LIMIT * (bound * whole + busiest.messages * element):
-            return
-        ratio = busiest.nbytes / (bound * whole)
-        sent, received = (
-            ", ".join(f"{sum(sizes) / 2**20:.4g}" for sizes in each)
-            for each in ([one.sent for one in moved], [one.received for one in moved])
-        )
-        fail(
-            f"{call.function} moves too much: rank {busiest.rank} {busiest.direction} "
-            f"{busiest.nbytes / whole:.2f} S; the bound is {bound:.2f} S.",
-            [
-                f"called: {describe(call, busiest.rank)}, on {world_size} ranks",
-                f"S, the size of {whole_name}, is {megabytes(whole)}",
-                f"sent by ranks 0 to {world_size - 1}, in MiB: {sent}; received: {received}",
-                f"{ratio:.2f} times the bound; all points for cost up to {COST_LIMIT} times",
-            ],
-            _why_so_much(call, moved, busiest, whole),
-        )
+        complaints: list[Complaint] = []
+        for call in calls:
+            try:
+                done = self._perform(world_size, [call])
+            except pytest.fail.Exception:
+                if not complaints:
+                    raise
+                break
+            found = complaint(done, call, limit)
+            if found is None:
+                return
+            complaints.append(found)
+        least = min(complaints, key=lambda one: one.excess)
+        fail(least.headline, least.details, least.guessed)
 
     def separates(self, world_size: int, group: tuple[int, ...] | None = None) -> None:
         """Whether nobody leaves the barrier before the last has entered, whoever is last."""
@@ -196,14 +193,20 @@ def _right_values(
         where = f"on rank {wrong.rank} of {done.world_size}{also}"
         what = f"changes {wrong.name}, which it must not," if wrong.is_read_only else "is wrong"
         before = "; the calls before it were right" if number > 0 else ""
+        unwaited = list(_never_waited_for(operations(done, wrong.rank, number)))
+        received = [
+            any(op.name == "recv" for op in operations(done, rank, number)) for rank in call.members
+        ]
+        causes = likely_causes(found, done.world_size, received, calls[:number])
         fail(
             f"{call.function} {what} {where}.",
             [
                 f"called: {describe(call, wrong.rank)}",
                 f"on {done.world_size} ranks, call {number + 1} of {len(calls)}{before}",
                 *tell(wrong),
+                *causes[: 2 - len(unwaited)],
             ],
-            [*_never_waited_for(operations(done, wrong.rank, number)), *guesses(found)],
+            unwaited,
         )
 
 
@@ -211,9 +214,7 @@ def _wrong_tensors(call: Call, rank: int, outcome: Arguments) -> list[WrongTenso
     before = tensors(call.before[rank])
     wanted = before | tensors(call.after.get(rank, {}))
     held = tensors(outcome)
-    found = [
-        WrongTensor(call, rank, name, before[name], held[name], wanted[name]) for name in wanted
-    ]
+    found = [WrongTensor(call, rank, name, held[name], wanted[name]) for name in wanted]
     return [
         one
         for one in found
@@ -249,57 +250,3 @@ def _refused(done: Run, rank: int, bad: Mapping[str, Call]) -> None:
                 f"has a {op.name} at {source_place(op.file, op.line)}.",
                 told,
             )
-
-
-# --- What was moved -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Moved:
-    """What one rank sent and received during the first call."""
-
-    rank: int
-    sent: list[int]
-    received: list[int]
-    dtypes: set[str | None]
-
-    @classmethod
-    def by(cls, done: Run, rank: int) -> _Moved:
-        own = operations(done, rank, 0)
-        sent, received = ([op.nbytes for op in own if op.name == kind] for kind in ("send", "recv"))
-        return cls(rank, sent, received, {op.dtype for op in own})
-
-    @property
-    def direction(self) -> str:
-        """The one in which it moved more."""
-        return "sent" if sum(self.sent) >= sum(self.received) else "received"
-
-    @property
-    def sizes(self) -> list[int]:
-        """Of the messages in that direction."""
-        return self.sent if self.direction == "sent" else self.received
-
-    @property
-    def nbytes(self) -> int:
-        return sum(self.sizes)
-
-    @property
-    def messages(self) -> int:
-        return len(self.sizes)
-
-
-def _why_so_much(call: Call, moved: Sequence[_Moved], busiest: _Moved, whole: int) -> list[str]:
-    dtype = str(next(iter(tensors(call.before[busiest.rank]).values())).dtype)
-    if other := {f"torch.{name}" for name in busiest.dtypes} - {dtype}:
-        return [f"messages of {', '.join(sorted(other))}, where the tensor is {dtype}"]
-    all_of_it = max(busiest.sizes) >= whole
-    if all_of_it and call.function not in ("broadcast", "reduce", "all_reduce"):
-        return [f"all {megabytes(whole)} travelling in a message, where a part of it would do"]
-    if busiest.nbytes > 1.5 * median(one.nbytes for one in moved):
-        return [
-            f"rank {busiest.rank} serving the others one by one, while the links between them lie "
-            "idle: let ranks pass on what they have got"
-        ]
-    if all_of_it:
-        return [f"all {megabytes(whole)} travelling in every message, where a part would do"]
-    return []
