@@ -35,18 +35,51 @@ What holds for all of them
 
 Cost
     n is the number of ranks and S the size in bytes of the full tensor: ``tensor``, or the larger
-    one of ``output`` and ``input``, or all of ``scatter_list`` or ``gather_list`` together. What
-    counts is the busiest rank: the most that any rank moves, which is the larger of the bytes it
-    sends and the bytes it receives. The bounds:
+    one of ``output`` and ``input``, or all of ``scatter_list`` or ``gather_list`` together.
 
-        all_reduce                       2 (n-1)/n S      graded at 4 and 8 ranks, 64 MiB
-        reduce_scatter, all_gather         (n-1)/n S      graded at 4 and 8 ranks, 64 MiB
-        broadcast, reduce               ceil(log2 n) S    graded at 8 ranks
-        scatter, gather, all_to_all        (n-1)/n S      graded at 8 ranks
+    Bytes: what counts is the busiest rank, the most that any rank moves, which is the larger of the
+    bytes it sends and the bytes it receives. One element a message comes on top of the bound, so
+    that uneven pieces or a little padding cost nothing.
 
-    and one element a message on top, so that uneven pieces or a little padding cost nothing. Up to
-    1.05 times the bound earns all points for cost, 1.6 times three quarters, 2.2 times half, and
-    3.2 times a quarter. Moving less is welcome. The number of messages is free.
+    Modelled time: the messages of the call are replayed on a modelled network, where a message of m
+    bytes takes 20 us + m / (50 GB/s), and a rank sends one and receives one at a time. So it does
+    not depend on how fast a computer is, but on the number and size of messages, and on which have
+    to wait for which. ``multirank.replay(trace, multirank.Fabric("", 20e-6, 50e9))`` does it.
+
+                                         bytes at most       in the time of
+        all_reduce                       2 (n-1)/n S         2 (n-1) messages of S/n
+        reduce_scatter, all_gather         (n-1)/n S           (n-1) messages of S/n
+        broadcast, reduce                ceil(log2 n) S      ceil(log2 n) messages of S
+        all_to_all                       ceil(log2 n) S/2      (n-1) messages of S/n
+        scatter, gather                    (n-1)/n S         any
+
+    Up to 1.05 times the bytes, and 1.1 times the time, earns all points for cost, 1.6 times three
+    quarters, 2.2 times half, and 3.2 times a quarter; the worse of the two counts. Less is welcome.
+    The number of messages is free, up to 50,000 in a call.
+
+    all_reduce, reduce_scatter and all_gather are graded at 4 and at 8 ranks, with 64 MiB, and the
+    worse counts; broadcast, reduce and all_to_all at 8 ranks, with 64 KiB or 64 MiB, whichever is
+    better for you; scatter and gather at 8 ranks. Well-known algorithms at 8 ranks, in multiples of
+    the time above:
+
+                                                                        64 KiB    64 MiB
+        all_reduce      ring                                                        1.00
+                        recursive halving and doubling                              0.94
+                        recursive doubling                                          1.55
+                        ring of blocking calls                                      2.00
+                        reduce and broadcast, by trees                              3.11
+                        the whole tensor around the ring                            3.63
+                        all to one rank and back                                    7.25
+        broadcast       tree                                              1.00      1.00
+        (reduce alike)  root to one rank after another                    2.33      2.33
+                        chain                                             2.33      2.33
+                        chain, in 8 pieces that follow one another        4.42      0.64
+                        scatter, then all_gather                          4.42      0.64
+        all_to_all      pairwise                                          1.00      1.00
+                        everything under way at once                      1.00      1.00
+                        Bruck's                                           0.44      1.58
+                        everybody with rank 0 first, then 1, ...          1.86      1.86
+                        a scatter from one rank after another             6.71      6.71
 
 Sources
     Patarasuk, Yuan 2009, Bandwidth Optimal All-reduce Algorithms for Clusters of Workstations: the
@@ -82,7 +115,7 @@ def broadcast(tensor: Tensor, src: int, group: ProcessGroup | None = None) -> No
         ValueError: ``src`` is not in the group; the calling rank is not; ``tensor`` is expanded and
             the calling rank is not ``src``.
 
-    Cost: the busiest rank moves at most ceil(log2 n) S.
+    Cost: the busiest rank moves at most ceil(log2 n) S, in the time of ceil(log2 n) messages of S.
     """
     ranks, rank = _members(group)
     n = len(ranks)
@@ -189,7 +222,7 @@ def reduce(
         ValueError: ``dst`` is not in the group; the calling rank is not; another op; AVG of
             integers; ``tensor`` is expanded and the calling rank is ``dst``.
 
-    Cost: the busiest rank moves at most ceil(log2 n) S.
+    Cost: the busiest rank moves at most ceil(log2 n) S, in the time of ceil(log2 n) messages of S.
     """
     ranks, rank = _members(group)
     n = len(ranks)
@@ -222,7 +255,8 @@ def all_gather(output: Tensor, input: Tensor, group: ProcessGroup | None = None)
         ValueError: the calling rank is not in the group; ``input`` is 0-dimensional; ``output``'s
             shape, dtype or device does not fit ``input``'s; ``output`` is expanded.
 
-    Cost: the busiest rank moves at most (n-1)/n S, with S the size of ``output``.
+    Cost: the busiest rank moves at most (n-1)/n S, in the time of n-1 messages of S/n, with S the
+    size of ``output``.
     """
     ranks, rank = _members(group)
     n = len(ranks)
@@ -262,7 +296,8 @@ def reduce_scatter(
             shape (one that does not divide among the ranks too), dtype or device does not fit
             ``output``'s; ``output`` is expanded; another op; AVG of integers.
 
-    Cost: the busiest rank moves at most (n-1)/n S, with S the size of ``input``.
+    Cost: the busiest rank moves at most (n-1)/n S, in the time of n-1 messages of S/n, with S the
+    size of ``input``.
     """
     ranks, rank = _members(group)
     n = len(ranks)
@@ -297,7 +332,7 @@ def all_reduce(
         ValueError: the calling rank is not in the group; ``tensor`` is expanded; another op; AVG of
             integers.
 
-    Cost: the busiest rank moves at most 2 (n-1)/n S.
+    Cost: the busiest rank moves at most 2 (n-1)/n S, in the time of 2 (n-1) messages of S/n.
     """
     ranks, rank = _members(group)
     n = len(ranks)
@@ -339,8 +374,8 @@ def all_to_all(
             are negative, or do not sum to dimension 0; a rank that is to send itself another number
             of rows than it expects from itself.
 
-    Cost: the busiest rank moves at most (n-1)/n S where the split sizes are left out, and otherwise
-    what the split sizes say, without the rows for itself.
+    Cost, where the split sizes are left out: the busiest rank moves at most ceil(log2 n) S/2, in
+    the time of n-1 messages of S/n. Pairwise it moves (n-1)/n S only; fewer messages may take more.
     """
     ranks, rank = _members(group)
     n = len(ranks)

@@ -1,26 +1,34 @@
-"""What the checks of the collectives share beyond plain values: accuracy, refusals, traffic."""
+"""What the checks of the collectives share beyond plain values: accuracy, refusals, cost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from autograder.agreement import compare, difference, require_values
+from autograder.agreement import compare, difference, likely_causes, require_values
 from autograder.compare import Array, float_tolerance
+from autograder.cost import Score, busiest, model, score_bytes, score_time, size_in_words, worst
 from autograder.failure import CheckFailed
 from autograder.grade import Outcome
 from autograder.grading import Credit
 from autograder.judge import Case, Judge, array, tensor
-from autograder.scenario import ALLOWED, Scenario
-from autograder.traffic import Moved, busiest, credit
-from multirank import Trace
+from autograder.scenario import ALLOWED, ROOTED, Scenario
+from multirank import ReplayError, Trace
 
 TO_ROOT = ("gather", "reduce")  # functions whose result is the root's alone
-LARGE = 64 << 20  # bytes of the full tensor in the checks of all_reduce, reduce_scatter, all_gather
+SMALL, LARGE = 64 << 10, 64 << 20  # bytes of the full tensor in the checks of cost
+SHRUNK = 64  # the reference sends so many times less, and each byte of it counts so many times
+_ALGORITHMS = {  # the reference's, in words
+    "all_reduce": "a ring",
+    "reduce_scatter": "a ring",
+    "all_gather": "a ring",
+    "all_to_all": "a pairwise exchange",
+    "broadcast": "a binomial tree",
+    "reduce": "a binomial tree",
+}
 _SAMPLES, _SAMPLE = 64, 1024  # so many pieces of a large result are looked at, each so long
 _MODULUS = 4093  # prime, so that no chunk is a whole number of periods
 
@@ -44,7 +52,8 @@ def require_agreement_with_torch(judge: Judge, scenarios: Iterable[Scenario]) ->
             if wrong := difference(ours.outputs[rank], "result", wanted):
                 raise CheckFailed(
                     f"{scenario}: on rank {rank} the result differs from torch.distributed's: "
-                    f"{wrong}"
+                    f"{wrong}",
+                    causes=likely_causes(scenario, drawn, ours),
                 )
 
 
@@ -131,56 +140,111 @@ def require_refusals(
 
 
 def score_large(judge: Judge, credit: Credit, function: str) -> None:
-    """all_reduce, reduce_scatter, all_gather at 4 and 8 ranks: right values, then the traffic.
+    """all_reduce, reduce_scatter, all_gather, of 64 MiB: the worse of 4 and 8 ranks counts.
 
     Raises:
         CheckFailed: wrong values, or no credit left.
     """
     rng = judge.seed.generator()
-    worst: tuple[Fraction, str] = (Fraction(1), "")
-    for world_size in (4, 8):
-        trace = _run_large(judge, function, world_size, rng)
-        rounds = 2 if function == "all_reduce" else 1
-        bound = rounds * (world_size - 1) * LARGE // world_size
-        scored = score_traffic(trace, world_size, bound, LARGE)
-        worst = min(worst, scored, key=lambda pair: pair[0])
-    give(credit, *worst)
+    scores = [_score_call(judge, function, world_size, LARGE, rng) for world_size in (4, 8)]
+    by_bytes, by_time = zip(*scores, strict=True)
+    give(credit, worst(*by_bytes, *by_time))
 
 
-def _run_large(judge: Judge, function: str, world_size: int, rng: np.random.Generator) -> Trace:
-    """The trace of one call; its result is compared at random places, chosen afterwards."""
-    full = LARGE // 4
+def score_either_size(judge: Judge, credit: Credit, function: str) -> None:
+    """broadcast, reduce, all_to_all, at 8 ranks: the better of 64 KiB and 64 MiB counts.
+
+    Raises:
+        CheckFailed: wrong values, or no credit left.
+    """
+    rng = judge.seed.generator()
+    score = worst(*_score_call(judge, function, 8, SMALL, rng))
+    if score.part < 1:
+        large = worst(*_score_call(judge, function, 8, LARGE, rng))
+        score = max(score, large, key=lambda one: one.part)
+    give(credit, score)
+
+
+def _score_call(
+    judge: Judge, function: str, world_size: int, nbytes: int, rng: np.random.Generator
+) -> tuple[Score, Score]:
+    """One call of that many bytes, whose values must be right: bytes moved, and modelled time."""
+    trace = _run_sized(judge, function, world_size, nbytes, rng)
+    try:
+        modelled = model(trace, world_size)
+    except ReplayError as error:
+        raise CheckFailed(f"the result is right, but its cost does not count: {error}") from error
+    case, inputs = sized(function, world_size, nbytes // SHRUNK, [(1, 0)] * world_size)
+    (reference,) = judge.run_reference(case, [inputs])
+    least = model(reference.trace, world_size, SHRUNK).seconds
+    bound = _bound(function, world_size, nbytes)
+    return (
+        score_bytes(busiest(trace, world_size), world_size, bound, nbytes),
+        score_time(modelled, least, world_size, nbytes, _ALGORITHMS[function]),
+    )
+
+
+def _bound(function: str, world_size: int, nbytes: int) -> int:
+    """The bytes that the docstring lets the busiest rank move."""
+    rounds = (world_size - 1).bit_length()
+    others = (world_size - 1) * nbytes // world_size
+    match function:
+        case "all_reduce":
+            return 2 * others
+        case "reduce_scatter" | "all_gather":
+            return others
+        case "all_to_all":
+            return rounds * nbytes // 2
+        case "broadcast" | "reduce":
+            return rounds * nbytes
+    raise ValueError(f"{function} has no bound here")
+
+
+def sized(
+    function: str, world_size: int, nbytes: int, numbers: Sequence[tuple[int, int]]
+) -> tuple[Case, list[dict[str, Any]]]:
+    """The case `large` and each rank's inputs.
+
+    nbytes: of the full tensor. numbers: a and b of each rank's input.
+    """
+    full = nbytes // 4
     part = full // world_size
-    slopes = 1 + rng.choice(_MODULUS - 1, size=world_size, replace=False)
-    starts_at = rng.integers(0, _MODULUS, size=world_size)
-    numbers = [(int(a), int(b)) for a, b in zip(slopes, starts_at, strict=True)]
+    outputs = {"all_gather": full, "reduce_scatter": part, "all_to_all": full}
     inputs = [
         {
             "function": function,
             "elements": part if function == "all_gather" else full,
-            "output_elements": {"all_gather": full, "reduce_scatter": part}.get(function),
+            "output_elements": outputs.get(function),
+            "root": 0 if function in ROOTED else None,
             "a": a,
             "b": b,
             "modulus": _MODULUS,
         }
         for a, b in numbers
     ]
-    size = part if function == "reduce_scatter" else full
-    inner = rng.integers(0, size - _SAMPLE, size=_SAMPLES - 2).tolist()
-    starts = [0, size - _SAMPLE, *(int(start) for start in inner)]
-    samples = {"starts": starts, "length": _SAMPLE}
-    facts = {
-        "world size": str(world_size),
-        "dtype": "float32",
-        "size": f"{LARGE / 2**20:g} MiB",
-    }
-    case = Case("collectives", "large", world_size, allowed=ALLOWED)
+    return Case("collectives", "large", world_size, allowed=ALLOWED), inputs
+
+
+def _run_sized(
+    judge: Judge, function: str, world_size: int, nbytes: int, rng: np.random.Generator
+) -> Trace:
+    """The trace of one call; its result is compared at random places, chosen afterwards."""
+    slopes = 1 + rng.choice(_MODULUS - 1, size=world_size, replace=False)
+    starts_at = rng.integers(0, _MODULUS, size=world_size)
+    numbers = [(int(a), int(b)) for a, b in zip(slopes, starts_at, strict=True)]
+    case, inputs = sized(function, world_size, nbytes, numbers)
+    size = nbytes // 4 // (world_size if function == "reduce_scatter" else 1)
+    length = min(_SAMPLE, size)
+    inner = rng.integers(0, size - length + 1, size=_SAMPLES - 2).tolist()
+    starts = [0, size - length, *(int(start) for start in inner)]
+    samples = {"starts": starts, "length": length}
+    facts = {"world size": str(world_size), "dtype": "float32", "size": size_in_words(nbytes)}
     calls: list[list[dict[str, Any]]] = [inputs, [samples] * world_size]
     answer, sampled = judge.run(case, calls, timeout=60.0, facts=[facts, facts])
-    index = np.arange(_SAMPLE)[None, :] + np.array(starts)[:, None]
-    for rank in range(world_size):
-        expected = _large_expected(function, index, rank, numbers).astype(np.float64)
-        wanted = [Array("float32", piece.shape, piece) for piece in expected]
+    index = np.arange(length)[None, :] + np.array(starts)[:, None]
+    for rank in [0] if function in TO_ROOT else range(world_size):
+        expected = expected_elements(function, index, rank, nbytes // 4 // world_size, numbers)
+        wanted = [Array("float32", piece.shape, piece) for piece in expected.astype(np.float64)]
         whole = answer.get(rank, "elements", int) == size
         got = {"result": sampled.get(rank, "pieces", list)}
         if not whole or difference(got, "result", wanted):
@@ -191,53 +255,43 @@ def _run_large(judge: Judge, function: str, world_size: int, rng: np.random.Gene
     return answer.trace
 
 
-def _large_expected(
-    function: str, index: Any, rank: int, numbers: Sequence[tuple[int, int]]
+def expected_elements(
+    function: str, index: Any, rank: int, part: int, numbers: Sequence[tuple[int, int]]
 ) -> np.ndarray[Any, Any]:
     """The elements at `index` of what the case `large` must give on a rank.
 
-    numbers: a and b of each rank's input.
+    part: elements of the full tensor over the number of ranks. numbers: as in `sized`.
     """
-    part = LARGE // 4 // len(numbers)
-    if function == "all_gather":
+    if function == "broadcast":
+        a, b = numbers[0]
+        return np.asarray((a * index + b) % _MODULUS)
+    if function in ("all_gather", "all_to_all"):
         a, b = np.array(numbers).T[:, index // part]
-        return np.asarray((a * (index % part) + b) % _MODULUS)
+        place = index % part + (rank * part if function == "all_to_all" else 0)
+        return np.asarray((a * place + b) % _MODULUS)
     if function == "reduce_scatter":
         index = index + rank * part
     return np.asarray(sum((a * index + b) % _MODULUS for a, b in numbers))
 
 
-def score_scenario(judge: Judge, scenario: Scenario, bound: int, full: int) -> tuple[Fraction, str]:
-    """One scenario: right values, then the traffic against `bound` bytes of `full`.
+def score_traffic(judge: Judge, credit: Credit, scenario: Scenario, bound: int, full: int) -> None:
+    """One scenario: right values, then the bytes against `bound` of `full`.
 
     Raises:
-        CheckFailed: the values are wrong.
+        CheckFailed: wrong values, or no credit left.
     """
     (answer,) = require_values(judge, [scenario])
-    return score_traffic(answer.trace, scenario.world_size, bound, full)
+    moved = busiest(answer.trace, scenario.world_size)
+    give(credit, score_bytes(moved, scenario.world_size, bound, full))
 
 
-def score_traffic(trace: Trace, world_size: int, bound: int, full: int) -> tuple[Fraction, str]:
-    """The part of the points for cost that the traffic earns, and why not all (float32)."""
-    moved = busiest(trace, world_size)
-    return credit(moved, bound, 4), _in_words(moved, world_size, bound, full)
-
-
-def _in_words(moved: Moved, world_size: int, bound: int, full: int) -> str:
-    return (
-        f"with {world_size} ranks, rank {moved.rank} {moved.direction} "
-        f"{moved.nbytes / full:.2f} S; {bound / full:.2f} S is enough "
-        f"(S is the full tensor, {full / 2**20:.3g} MiB)"
-    )
-
-
-def give(credit: Credit, part: Fraction, why: str) -> None:
+def give(credit: Credit, score: Score) -> None:
     """Gives full, partial or no credit.
 
     Raises:
         CheckFailed: no credit.
     """
-    if part == 0:
-        raise CheckFailed(why)
-    if part < 1:
-        credit(part, why)
+    if score.part == 0:
+        raise CheckFailed(score.why)
+    if score.part < 1:
+        credit(score.part, score.why)

@@ -7,7 +7,7 @@ them. In a sub-group `group=` is given; otherwise it is left out.
 
 from __future__ import annotations
 
-import time
+from time import monotonic, sleep  # as they are before a submission is imported
 from typing import Any
 
 import torch
@@ -123,10 +123,10 @@ def barrier(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     entered, left = [], []
     for late in here.members:
         if here.rank == late:
-            time.sleep(inputs["late_by"])
-        entered.append(time.monotonic())
+            sleep(inputs["late_by"])
+        entered.append(monotonic())
         impl.collectives.barrier(**keywords(here, inputs))
-        left.append(time.monotonic())
+        left.append(monotonic())
     return {"entered": entered, "left": left}
 
 
@@ -168,8 +168,9 @@ def large(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """One call on tensors too large to send: element i is (a i + b) mod m.
 
     inputs: "function", "elements" (of the calling rank's input), "output_elements" (None: in
-    place), "a" and "b" (of the calling rank alone: what its peers have it learns from them only),
-    "modulus". The result stays in the rank, for `samples`; its size comes back.
+    place), "root" (None: it has none), "a" and "b" (of the calling rank alone: what its peers have
+    it learns from them only), "modulus". The result stays in the rank, for `samples`; its size
+    comes back.
     """
     if "starts" in inputs:
         return samples(inputs)
@@ -180,10 +181,12 @@ def large(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     tensor[:whole].view(-1, len(period)).copy_(period)
     tensor[whole:] = period[: len(tensor) - whole]
     function = getattr(impl.collectives, inputs["function"])
-    if inputs["output_elements"] is None:
+    if inputs["root"] is not None:
+        function(tensor, inputs["root"])
+    elif inputs["output_elements"] is None:
         function(tensor)
     else:
-        result = torch.empty(inputs["output_elements"], dtype=torch.float32)
+        result = torch.full((inputs["output_elements"],), AROUND, dtype=torch.float32)
         function(result, tensor)
     multirank.context().state["result"] = result
     return {"elements": result.numel()}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from autograder.agreement import require_untouched, require_values
 from autograder.collective import (
-    give,
     require_agreement_with_torch,
     require_refusals,
-    score_scenario,
+    score_either_size,
 )
 from autograder.grading import Credit
 from autograder.judge import Judge
@@ -92,7 +91,5 @@ def test_refusals(judge: Judge) -> None:
 
 @problem("all_to_all", share="1/4", kind="cost")
 def test_traffic(judge: Judge, credit: Credit) -> None:
-    """Bytes that the busiest rank moves, at 8 ranks."""
-    scenario = Scenario("all_to_all", 8, (1 << 12,), rows=4)
-    full = 8 * 4 * 4 << 12
-    give(credit, *score_scenario(judge, scenario, bound=7 * full // 8, full=full))
+    """Bytes that the busiest rank moves, and modelled time, at 8 ranks and 64 KiB or 64 MiB."""
+    score_either_size(judge, credit, "all_to_all")

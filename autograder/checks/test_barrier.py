@@ -49,6 +49,22 @@ def _require_barrier(judge: Judge, case: Case) -> None:
                 f"of the group {list(members)}, rank {early[0]} left the barrier before the last "
                 f"rank, {late}, had entered it"
             )
+    _require_messages(answer, members)
+
+
+def _require_messages(answer: Answer, members: tuple[int, ...]) -> None:
+    """In each barrier everybody hears from somebody and tells somebody: times can be made up.
+
+    There was one barrier for each member, and one before.
+    """
+    for rank in members if len(members) > 1 else ():
+        names = [one.name for one in answer.trace.operations if one.rank == rank]
+        for name, what in (("recv", "heard from nobody"), ("send", "told nobody")):
+            if names.count(name) <= len(members):
+                raise CheckFailed(
+                    f"of the group {list(members)}, rank {rank} {what} in some barrier, so it, or "
+                    "another, cannot know when all have entered"
+                )
 
 
 def _time(answer: Answer, rank: int, what: str, turn: int) -> float:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from autograder.agreement import require_values
 from autograder.collective import (
-    give,
     require_agreement_with_torch,
     require_refusals,
-    score_scenario,
+    score_either_size,
 )
 from autograder.grading import Credit
 from autograder.judge import Judge
@@ -74,7 +73,5 @@ def test_refusals(judge: Judge) -> None:
 
 @problem("broadcast", share="1/4", kind="cost")
 def test_traffic(judge: Judge, credit: Credit) -> None:
-    """Bytes that the busiest rank moves, at 8 ranks."""
-    scenario = Scenario("broadcast", 8, (1 << 18,))
-    full = 4 << 18
-    give(credit, *score_scenario(judge, scenario, bound=3 * full, full=full))
+    """Bytes that the busiest rank moves, and modelled time, at 8 ranks and 64 KiB or 64 MiB."""
+    score_either_size(judge, credit, "broadcast")

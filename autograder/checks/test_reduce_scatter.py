@@ -102,5 +102,5 @@ def test_refusals(judge: Judge) -> None:
 
 @problem("reduce_scatter", share="1/4", kind="cost")
 def test_traffic(judge: Judge, credit: Credit) -> None:
-    """Bytes that the busiest rank moves, at 4 and 8 ranks and 64 MiB."""
+    """Bytes that the busiest rank moves, and modelled time, at 4 and 8 ranks and 64 MiB."""
     score_large(judge, credit, "reduce_scatter")

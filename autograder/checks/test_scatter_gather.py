@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from autograder.agreement import require_untouched, require_values
 from autograder.collective import (
-    give,
     require_agreement_with_torch,
     require_refusals,
-    score_scenario,
+    score_traffic,
 )
 from autograder.grading import Credit
 from autograder.judge import Judge
@@ -84,7 +83,7 @@ def test_scatter_traffic(judge: Judge, credit: Credit) -> None:
     """scatter: bytes that the busiest rank moves, at 8 ranks."""
     scenario = Scenario("scatter", 8, (PIECE,))
     bound, full = 7 * 4 * PIECE, 8 * 4 * PIECE
-    give(credit, *score_scenario(judge, scenario, bound, full))
+    score_traffic(judge, credit, scenario, bound, full)
 
 
 @problem("scatter_gather", share="3/40", kind="cost", function="gather")
@@ -92,4 +91,4 @@ def test_gather_traffic(judge: Judge, credit: Credit) -> None:
     """gather: bytes that the busiest rank moves, at 8 ranks."""
     scenario = Scenario("gather", 8, (PIECE,))
     bound, full = 7 * 4 * PIECE, 8 * 4 * PIECE
-    give(credit, *score_scenario(judge, scenario, bound, full))
+    score_traffic(judge, credit, scenario, bound, full)

@@ -3,6 +3,7 @@
     pytest tests/assignment/test_collectives.py                 all tests of one module
     pytest tests/assignment -k all_reduce                       those of one function
     pytest tests/assignment/test_collectives.py --fuzz 200      random cases as well
+    pytest tests/assignment -k all_reduce --timeline pictures   draws each test's runs
 
 Each test is worth a share of a problem: `@pytest.mark.problem("all_reduce", share=0.2)`.
 """
@@ -11,9 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import re
 import tomllib
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +25,8 @@ import multirank
 
 from .judge import Check
 from .running import Subject, Worlds
+
+_DRAWN = 4  # runs of a test, at most
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,6 +50,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         metavar="SEED",
         help="where the random cases begin; a failure names the seed that repeats it",
+    )
+    group.addoption(
+        "--timeline",
+        type=Path,
+        default=None,
+        metavar="DIR",
+        help="draw what each test ran, as one page a test in this folder",
     )
 
 
@@ -92,6 +105,35 @@ def worlds() -> Iterator[Worlds]:
     """Live ranks, ended when the last test is done."""
     with contextlib.closing(Worlds()) as worlds:
         yield worlds
+
+
+@pytest.fixture(autouse=True)
+def _drawn(
+    request: pytest.FixtureRequest, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """Draws what a test ran, if that was asked for; of many runs the last."""
+    folder: Path | None = pytestconfig.getoption("--timeline", None)
+    if folder is None:
+        yield
+        return
+    runs: deque[multirank.Run] = deque(maxlen=_DRAWN)
+    call = multirank.World.call
+
+    def noted(*args: Any, **kwargs: Any) -> multirank.Run:
+        try:
+            runs.append(call(*args, **kwargs))
+        except multirank.RanksFailed as failed:
+            runs.append(failed.run)
+            raise
+        return runs[-1]
+
+    monkeypatch.setattr(multirank.World, "call", noted)
+    yield
+    if runs:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = re.sub(r"[^\w.-]+", "_", f"{request.path.stem}-{request.node.name}")[:150]
+        titles = [request.node.name] * len(runs)
+        multirank.timeline(*runs, titles=titles).save(folder / f"{name}.html")
 
 
 @pytest.fixture

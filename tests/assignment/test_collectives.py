@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.distributed import ReduceOp
 
 from .calls import Call
+from .cost import Limit
 from .explain import combine, listed
 from .judge import Check
 from .random_calls import random_call
@@ -332,9 +333,9 @@ def test_broadcast_refuses_wrong_arguments_before_it_sends(check: Check) -> None
 
 
 @pytest.mark.problem("broadcast", share=0.25)
-def test_broadcast_moves_no_more_than_a_tree(check: Check) -> None:
-    call = broadcast(8, shape=(7,), width=2**15)
-    check.costs(8, call, bound=3, whole=7 * 2**17, whole_name="the tensor")
+def test_broadcast_costs_no_more_than_a_tree_with_64_kib_or_64_mib(check: Check) -> None:
+    small, large = (broadcast(8, shape=(8,), width=width) for width in (2**11, 2**21))
+    check.costs(8, Limit(3, "the tensor", messages=3), small, large)
 
 
 # --- 1.3 scatter and gather ---------------------------------------------------------------------
@@ -399,13 +400,7 @@ def test_scatter_and_gather_refuse_wrong_arguments_before_they_send(check: Check
 @pytest.mark.problem("scatter_gather", share=0.1)
 def test_scatter_and_gather_send_each_tensor_once(check: Check) -> None:
     for call in (scatter, gather):
-        check.costs(
-            8,
-            call(8, shape=(7,), width=2**12),
-            bound=7 / 8,
-            whole=8 * 7 * 2**14,
-            whole_name="the whole list",
-        )
+        check.costs(8, Limit(7 / 8, "the whole list"), call(8, shape=(7,), width=2**12))
 
 
 # --- 1.4 reduce ---------------------------------------------------------------------------------
@@ -455,9 +450,9 @@ def test_reduce_refuses_wrong_arguments_before_it_sends(check: Check) -> None:
 
 
 @pytest.mark.problem("reduce", share=0.25)
-def test_reduce_moves_no_more_than_a_tree(check: Check) -> None:
-    call = reduce(8, shape=(7,), op=ReduceOp.MAX, width=2**15)
-    check.costs(8, call, bound=3, whole=7 * 2**17, whole_name="the tensor")
+def test_reduce_costs_no_more_than_a_tree_with_64_kib_or_64_mib(check: Check) -> None:
+    small, large = (reduce(8, shape=(8,), op=ReduceOp.MAX, width=width) for width in (2**11, 2**21))
+    check.costs(8, Limit(3, "the tensor", messages=3), small, large)
 
 
 # --- 1.5 all_gather -----------------------------------------------------------------------------
@@ -495,9 +490,9 @@ def test_all_gather_refuses_wrong_arguments_before_it_sends(check: Check) -> Non
 
 
 @pytest.mark.problem("all_gather", share=0.25)
-def test_all_gather_moves_no_more_than_a_ring(check: Check) -> None:
+def test_all_gather_costs_no_more_than_a_ring(check: Check) -> None:
     call = all_gather(4, shape=(2,), width=2**21)
-    check.costs(4, call, bound=3 / 4, whole=2**26, whole_name="the output")
+    check.costs(4, Limit(3 / 4, "the output", messages=3, size=1 / 4), call)
 
 
 # --- 1.6 reduce_scatter -------------------------------------------------------------------------
@@ -542,9 +537,9 @@ def test_reduce_scatter_refuses_wrong_arguments_before_it_sends(check: Check) ->
 
 
 @pytest.mark.problem("reduce_scatter", share=0.25)
-def test_reduce_scatter_moves_no_more_than_a_ring(check: Check) -> None:
+def test_reduce_scatter_costs_no_more_than_a_ring(check: Check) -> None:
     call = reduce_scatter(4, shape=(2,), width=2**21)
-    check.costs(4, call, bound=3 / 4, whole=2**26, whole_name="the input")
+    check.costs(4, Limit(3 / 4, "the input", messages=3, size=1 / 4), call)
 
 
 # --- 1.7 all_reduce -----------------------------------------------------------------------------
@@ -617,9 +612,9 @@ def test_all_reduce_refuses_wrong_arguments_before_it_sends(check: Check) -> Non
 
 
 @pytest.mark.problem("all_reduce", share=0.25)
-def test_all_reduce_moves_no_more_than_a_ring(check: Check) -> None:
+def test_all_reduce_costs_no_more_than_a_ring(check: Check) -> None:
     call = all_reduce(4, shape=(8,), width=2**21)
-    check.costs(4, call, bound=2 * 3 / 4, whole=2**26, whole_name="the tensor")
+    check.costs(4, Limit(2 * 3 / 4, "the tensor", messages=6, size=1 / 4), call)
 
 
 # --- 1.8 all_to_all -----------------------------------------------------------------------------
@@ -668,9 +663,9 @@ def test_all_to_all_refuses_wrong_arguments_before_it_sends(check: Check) -> Non
 
 
 @pytest.mark.problem("all_to_all", share=0.25)
-def test_all_to_all_sends_each_part_only_to_the_rank_that_it_is_for(check: Check) -> None:
-    call = all_to_all(8, shape=(), width=2**15)
-    check.costs(8, call, bound=7 / 8, whole=8 * 2**17, whole_name="the input")
+def test_all_to_all_costs_no_more_than_pairwise_with_64_kib_or_64_mib(check: Check) -> None:
+    small, large = (all_to_all(8, shape=(), width=width) for width in (2**11, 2**21))
+    check.costs(8, Limit(3 / 2, "the input", messages=7, size=1 / 8), small, large)
 
 
 # --- 1.9 barrier --------------------------------------------------------------------------------
