@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: help venv grade test lint nightly clean
+.PHONY: help venv grade test lint selfcheck nightly clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,8 +32,12 @@ lint: $(READY)  ## style, types, and whether assignment/ is up to date
 	$(VENV)/bin/mypy
 	$(RUN) -m autograder stubs --check
 
+selfcheck: $(READY)  ## a change of the grader: do mistakes still lose, and right solutions keep?
+	$(RUN) -m autograder selfcheck --quick
+
 nightly: $(READY)  ## what is too slow for every commit
 	$(RUN) -m pytest -m slow --implementation=reference
+	$(RUN) -m autograder selfcheck
 	$(RUN) -m benchmarks.launch
 	$(RUN) -m benchmarks.recording
 	$(RUN) -m benchmarks.collectives

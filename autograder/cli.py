@@ -1,8 +1,8 @@
-"""The command line: `autograder grade PATH`, `autograder stubs`."""
+"""The command line: `autograder grade PATH`, `autograder stubs`, `autograder selfcheck`."""
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import os
 import platform
 import time
@@ -17,13 +17,24 @@ import typer
 from rich.console import Console
 
 import multirank
+from autograder import doctor, report, show, stubs
 from autograder import manifest as manifests
-from autograder import report, show, stubs
+from autograder.confine import privacy, process
+from autograder.confine.modes import (
+    CannotConfine,
+    Confinement,
+    Isolation,
+    choose,
+)
+from autograder.digest import grader_digest
+from autograder.flags import suspicions
 from autograder.grade import About, Grade, Outcome
 from autograder.grading import GraderFault, Grading, UnfairChecks, UnknownCheck
 from autograder.inputs import Secret, SecretError, course_secret, known_secret
 from autograder.intake import NoSuchSubmission, Submission, UnusableSubmission, take
 from autograder.paths import ASSIGNMENT, REFERENCE, ROOT, module_files
+from autograder.selfcheck import run as selfcheck
+from autograder.selfcheck import table as selfcheck_table
 from autograder.text import safe, safe_line
 
 DONE, UNUSABLE, FAULT = 0, 2, 3
@@ -50,6 +61,12 @@ def grade(
     only: Annotated[
         list[str] | None, typer.Option(help="A problem or a check to run; may be repeated.")
     ] = None,
+    isolation: Annotated[
+        Isolation, typer.Option(help="What confines the submission; auto is the strongest here.")
+    ] = Isolation.AUTO,
+    official: Annotated[
+        bool, typer.Option("--official", help="Refuse to grade if the result would not count.")
+    ] = False,
     seed: Annotated[
         int | None,
         typer.Option(help="Inputs from this number instead of the secret: not official."),
@@ -61,10 +78,15 @@ def grade(
     the grader itself failed.
     """
     console = Console()
+    process.hide()
     multirank.start()
     try:
-        code, said = _grade(console, path, out, only or [], seed), ""
-    except (NoSuchSubmission, UnknownCheck, NoPlaceForResults) as error:
+        confinement = choose(isolation)
+        code, said = _grade(console, path, out, only or [], seed, confinement, official), ""
+    except (
+        *(NoSuchSubmission, UnknownCheck, NoPlaceForResults),
+        *(CannotConfine, NotOfficial),
+    ) as error:
         code, said = UNUSABLE, str(error)
     except (manifests.ManifestError, SecretError, UnfairChecks, GraderFault) as error:
         code, said = FAULT, str(error)
@@ -98,16 +120,50 @@ def regenerate_stubs(
     raise typer.Exit(1 if check and lines else DONE)
 
 
+@app.command("selfcheck")
+def check_the_grader(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A selection, for a commit: within 3 minutes.")
+    ] = False,
+) -> None:
+    """Grade the grader: known mistakes must lose points, other right solutions must not.
+
+    Exit code: 0 when every promise is kept, 1 otherwise.
+    """
+    console = Console()
+    result = selfcheck.run(quick=quick, told=functools.partial(selfcheck_table.told, console))
+    selfcheck_table.report(console, manifests.load(REFERENCE), result)
+    raise typer.Exit(DONE if result.good else 1)
+
+
+@app.command("doctor")
+def tell_of_this_machine() -> None:
+    """Show backends, GPUs and isolation layers on this machine."""
+    show.findings(Console(), doctor.findings())
+
+
+class NotOfficial(ValueError):
+    """An official result was asked for, and this one would not be."""
+
+
 class NoPlaceForResults(ValueError):
     """The results cannot be written where they should go."""
 
 
 def _grade(
-    console: Console, path: Path, out: Path | None, only: list[str], seed: int | None
+    console: Console,
+    path: Path,
+    out: Path | None,
+    only: list[str],
+    seed: int | None,
+    confinement: Confinement,
+    official: bool,
 ) -> int:
     manifest = manifests.load(REFERENCE)
     secret = known_secret(seed) if seed is not None else course_secret(_private_directory())
-    about = _about(manifest, secret, only)
+    about = _about(manifest, secret, only, confinement)
+    if official and about.unofficial:
+        raise NotOfficial(f"This would not be official: {'; '.join(about.unofficial)}.")
     unusable = ""
     try:
         submission = take(path, known=manifest.modules)
@@ -116,6 +172,7 @@ def _grade(
         about.notices.append(unusable)
     about.source, about.digest = submission.source, submission.digest
     about.ignored = submission.ignored
+    about.flags += suspicions(submission.files, [item.name for item in submission.ignored])
     out_dir = _made(out or Path("graded") / (path.resolve().name or "submission"))
     grading = Grading(
         manifest,
@@ -125,6 +182,7 @@ def _grade(
         about,
         unusable=unusable,
         only=only,
+        confinement=confinement,
     )
     with show.Progress(console) as progress:
         graded = _run(grading, out_dir, progress)
@@ -144,7 +202,7 @@ def _run(grading: Grading, out_dir: Path, progress: show.Progress) -> Grade:
 
     def changed(grade: Grade) -> None:
         if not latest:  # nothing of an earlier grading may lie beside this one's results
-            for name in (report.RECORD, report.PAGE):
+            for name in (report.RECORD, report.PAGE, report.STAFF_PAGE):
                 (out_dir / name).unlink(missing_ok=True)
         latest[:] = [grade]
         grading.about.seconds = time.monotonic() - started
@@ -178,9 +236,11 @@ def _made(out_dir: Path) -> Path:
     return out_dir
 
 
-def _about(manifest: manifests.Manifest, secret: Secret, only: list[str]) -> About:
-    root = os.getuid() == 0
-    unofficial = [] if root else ["without root, the submission runs as your own user"]
+def _about(
+    manifest: manifests.Manifest, secret: Secret, only: list[str], confinement: Confinement
+) -> About:
+    unofficial = privacy.why_not_official(confinement)
+    layers = [*confinement.layers, *([] if unofficial else [privacy.NAME])]
     if secret.default:
         unofficial.append("its inputs come from a known number, not from the course's secret")
     if only:
@@ -188,10 +248,11 @@ def _about(manifest: manifests.Manifest, secret: Secret, only: list[str]) -> Abo
     return About(
         course=manifest.course.name,
         backend="gloo",
-        isolation=["processes of its own", *(["a user of its own for each world"] if root else [])],
+        isolation_mode=confinement.mode,
+        isolation=layers,
         unofficial=unofficial,
         versions={
-            "grader": _grader_digest(),
+            "grader": grader_digest(),
             "torch": str(torch.__version__),
             "python": platform.python_version(),
             "gradescope-utils": version("gradescope-utils"),
@@ -199,16 +260,6 @@ def _about(manifest: manifests.Manifest, secret: Secret, only: list[str]) -> Abo
         secret_fingerprint=secret.fingerprint,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-
-
-def _grader_digest() -> str:
-    """Names the state of everything that a grade depends on: grader, reference and multirank."""
-    digest = hashlib.sha256()
-    for room in ("autograder", "reference", "multirank"):
-        for path in sorted((ROOT / room).rglob("*")):
-            if path.suffix in (".py", ".toml", ".html"):
-                digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
 
 
 def _private_directory() -> Path:

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
+from autograder.confine.modes import Confinement, choose
 from autograder.failure import CheckFailed
 from autograder.grade import About, Grade, Outcome, Row
 from autograder.inputs import Secret, Seed
@@ -37,7 +38,7 @@ MAX_TIMEOUTS = 2
 
 
 # Variables that would have pytest leave out checks, reorder them or load code of other people's.
-_MEDDLING = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+MEDDLING = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 
 
 class UnknownCheck(ValueError):
@@ -57,6 +58,7 @@ class Grading:
         unusable: why nothing in the submission can be graded; every row then says so.
         budget: seconds that it may take in all.
         only: ids of problems or checks; the others are not run.
+        confinement: the boundary around what runs the submission.
         changed: called with the grade once it is planned, and after every check.
     """
 
@@ -68,6 +70,7 @@ class Grading:
     unusable: str = ""
     budget: float = 480.0
     only: Sequence[str] = ()
+    confinement: Confinement = field(default_factory=choose)
     changed: Callable[[Grade], None] = field(default=lambda _: None)
 
     def run(self) -> Grade:
@@ -79,7 +82,7 @@ class Grading:
             GraderFault: the checks could not be run at all.
         """
         plugin = _Plugin(self, time.monotonic() + self.budget)
-        with _without_variables(_MEDDLING):
+        with without_variables(MEDDLING):
             code = pytest.main(
                 [
                     str(CHECKS),
@@ -109,7 +112,7 @@ class GraderFault(RuntimeError):
 
 
 @contextlib.contextmanager
-def _without_variables(names: Sequence[str]) -> Iterator[None]:
+def without_variables(names: Sequence[str]) -> Iterator[None]:
     kept = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
         yield
@@ -182,8 +185,11 @@ class _Plugin:
             **result,
             facts=self._judge.all_facts if passed else self._judge.facts,
             log=self._judge.log,
+            timeline="" if passed else self._judge.timeline(),
             seconds=time.monotonic() - started,
         )
+        odd = [f"{check_id(item)}: {flag}" for flag in dict.fromkeys(self._judge.flags)]
+        self._grading.about.flags += odd
         if result["outcome"] is Outcome.TIMED_OUT:
             self._timeouts[share_of(item).problem_id] += 1
         self._grading.changed(self.grade)
@@ -257,6 +263,7 @@ class _Plugin:
             self._grading.reference,
             Seed.of(self._grading.secret, name),
             self._time_left,
+            confinement=self._grading.confinement,
         )
 
 

@@ -1,0 +1,103 @@
+"""What to try: everything, or in a hurry what a change may have broken."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+
+from autograder.manifest import Manifest
+from autograder.paths import ROOT
+from autograder.selfcheck.variant import Alternative, Mutant, Variant, function_source
+
+# So many variants, at about 3 s each, leave time for the rest of a quick run's 3 minutes.
+QUICK_VARIANTS_A_CORE = 25
+
+
+def quick(variants: Sequence[Variant], checks: Iterable[str], changed: set[str]) -> list[Variant]:
+    """Some variants, those of the changed problems first; the same ones for the same arguments.
+
+    First mutants that between them lose every check, then an alternative for each problem, then
+    whatever there is time for.
+
+    checks: ids of all checks.
+    changed: ids of problems; empty: none in particular, so a sample of all.
+    """
+    concerned = [one for one in variants if not changed or one.problem in changed]
+    wanted = [id for id in checks if not changed or id.partition("/")[0] in changed]
+    chosen: list[Variant] = [*cover([m for m in concerned if isinstance(m, Mutant)], wanted)]
+    first = {a.problem: a for a in reversed(concerned) if isinstance(a, Alternative)}
+    chosen += [one for one in concerned if one in first.values()]
+    if changed:
+        chosen += [one for one in concerned if one not in chosen]
+    return chosen[: QUICK_VARIANTS_A_CORE * (os.cpu_count() or 1)]
+
+
+def cover(mutants: Sequence[Mutant], checks: Iterable[str]) -> list[Mutant]:
+    """Few mutants that between them lose every check that any of them loses."""
+    left = {id for id in checks if any(mutant.must_lose(id) for mutant in mutants)}
+    losses = {mutant.name: {id for id in left if mutant.must_lose(id)} for mutant in mutants}
+    chosen = []
+    while left:
+        # A check that many mutants lose is lost by one of the others anyway: the rare ones count.
+        best = max(mutants, key=lambda mutant: len(losses[mutant.name] & left))
+        chosen.append(best)
+        left -= losses[best.name]
+    return chosen
+
+
+def changed_problems(manifest: Manifest) -> set[str]:
+    """Problems whose own files the last commit, or work since, has touched.
+
+    Empty when there is none, or when there is no way to know.
+    """
+    files = _git("diff", "--name-only", "HEAD~1")
+    found: set[str] = set()
+    for path in (files or "").splitlines():
+        found |= _problems_of(manifest, path)
+    return found
+
+
+def _problems_of(manifest: Manifest, path: str) -> set[str]:
+    ids = {problem.id for problem in manifest.problems}
+    owned = re.fullmatch(r"autograder/(?:checks/test_|selfcheck/mutants/)(\w+)\.py", path)
+    if owned:
+        return {owned[1]} & ids
+    module = re.fullmatch(r"reference/(\w+)\.py", path)
+    if module:
+        return _problems_of_functions(manifest, module[1], path)
+    return set()
+
+
+def _problems_of_functions(manifest: Manifest, module: str, path: str) -> set[str]:
+    """The problems whose functions differ from those of the commit before the last."""
+    before, now = _git("show", f"HEAD~1:{path}"), (ROOT / path).read_text(encoding="utf-8")
+    problems = manifest.problems_of_module(module)
+    if before is None:
+        return {problem.id for problem in problems}
+    return {
+        problem.id
+        for problem in problems
+        if any(_differs(name, before, now) for name in problem.names)
+    }
+
+
+def _differs(name: str, before: str, now: str) -> bool:
+    try:
+        return function_source(before, name) != function_source(now, name)
+    except (SyntaxError, ValueError):
+        return True
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None

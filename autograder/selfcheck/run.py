@@ -1,0 +1,239 @@
+"""Tries everything that a plan names, on all cores, and collects what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from multiprocessing import get_context
+
+import multirank
+from autograder.digest import grader_digest
+from autograder.grade import Outcome
+from autograder.manifest import Manifest, load
+from autograder.paths import ASSIGNMENT, REFERENCE, ROOT, module_files
+from autograder.report import RECORD
+from autograder.selfcheck import plan
+from autograder.selfcheck.alternatives import ALTERNATIVES
+from autograder.selfcheck.mutants import MUTANTS
+from autograder.selfcheck.public import run_public_tests
+from autograder.selfcheck.trial import (
+    Diagnosis,
+    Trial,
+    graded,
+    judge_reference,
+    judge_stub,
+    planned_rows,
+    try_variant,
+)
+from autograder.selfcheck.variant import Alternative, Variant
+
+REPETITIONS = 20  # gradings of the reference beside busy cores, in a full run
+ACCURACY = Fraction(4, 5)  # of the mutants at least are told their true cause
+PUBLIC_SHARE = Fraction(3, 4)  # what passing all public tests earns of a part at least
+_BUSY = "while True: pass"
+
+
+@dataclass
+class Result:
+    """What a run found.
+
+    trials: of variants, by their names. others: of the reference, the stubs and the public tests.
+    problems: complaints that concern no trial of their own.
+    """
+
+    tried: Sequence[Variant]
+    checks: Sequence[str]
+    trials: dict[str, Trial] = field(default_factory=dict)
+    others: list[Trial] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def diagnosed(self) -> list[Trial]:
+        """The trials of mutants."""
+        return [trial for trial in self.trials.values() if trial.diagnosis is not None]
+
+    @property
+    def accuracy(self) -> Fraction:
+        """The part of the mutants that are told their true cause."""
+        named = sum(trial.diagnosis is Diagnosis.NAMED for trial in self.diagnosed)
+        return Fraction(named, len(self.diagnosed)) if self.diagnosed else Fraction(1)
+
+    @property
+    def all_complaints(self) -> list[tuple[str, str]]:
+        """(what it is about, what is wrong)."""
+        found = [
+            (trial.name, complaint)
+            for trial in (*self.others, *self.trials.values())
+            for complaint in trial.complaints
+        ]
+        return found + [("the selfcheck", complaint) for complaint in self.complaints]
+
+    @property
+    def good(self) -> bool:
+        return not self.all_complaints
+
+
+def run(*, quick: bool, told: Callable[[Trial, int, int], None]) -> Result:
+    """Tries the reference, the stubs, the variants and the public tests.
+
+    quick: a selection, and every variant in its own problems alone; else all of them in the whole
+        part, the public tests on every mutant, and repetitions beside busy cores.
+    told: called after every trial, with how many are done and how many there are.
+    """
+    started = time.monotonic()
+    multirank.start()
+    manifest = load(REFERENCE)
+    checks = [row.check_id for row in planned_rows(manifest)]
+    variants: list[Variant] = [*MUTANTS, *ALTERNATIVES]
+    if quick:
+        variants = plan.quick(variants, checks, plan.changed_problems(manifest))
+    result = Result(variants, checks)
+    result.complaints += uncovered(checks)
+    with ProcessPoolExecutor(os.cpu_count() or 1, get_context("spawn")) as pool:
+        others, trials = _submitted(pool, manifest, variants, quick)
+        count = len(others) + len(trials) + (0 if quick else REPETITIONS)
+        for done, future in enumerate(as_completed([*others, *trials]), 1):
+            trial = future.result()
+            if future in trials:
+                result.trials[trial.name] = trial
+            else:
+                result.others.append(trial)
+            told(trial, done, count)
+    if not quick:
+        for trial in _repeated(manifest):
+            result.others.append(trial)
+            told(trial, count - REPETITIONS + len(result.others) - len(others), count)
+    judge_diagnosis(result)
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def uncovered(checks: Sequence[str]) -> list[str]:
+    """A check that no mutant loses might as well be empty."""
+    return [
+        f"no mutant loses {id}: nobody knows whether that check can fail"
+        for id in checks
+        if not any(mutant.must_lose(id) for mutant in MUTANTS)
+    ]
+
+
+def judge_diagnosis(result: Result) -> None:
+    if result.accuracy < ACCURACY:
+        silent = [
+            trial.name for trial in result.diagnosed if trial.diagnosis is not Diagnosis.NAMED
+        ]
+        result.complaints.append(
+            f"only {float(result.accuracy):.0%} of the mutants are told their true cause, not "
+            f"{float(ACCURACY):.0%}; without it are: {'; '.join(silent)}"
+        )
+
+
+Futures = list["Future[Trial]"]
+
+
+def _submitted(
+    pool: ProcessPoolExecutor, manifest: Manifest, variants: Sequence[Variant], quick: bool
+) -> tuple[Futures, Futures]:
+    """The longest first, so that no core is idle at the end."""
+    others = []
+    for name, grade in (("reference", _try_reference), ("assignment", _try_stubs)):
+        if not (quick and _just_graded(name)):
+            others.append(pool.submit(grade, manifest))
+    for module in manifest.modules:
+        others.append(pool.submit(_try_public_on_reference, module))
+        others.append(pool.submit(_try_public_on_stubs, module))
+    trials = [pool.submit(_try, manifest, one, quick) for one in variants]
+    return others, trials
+
+
+def _try_reference(manifest: Manifest, seed: int = 1) -> Trial:
+    started = time.monotonic()
+    trial = judge_reference(graded(manifest, module_files(REFERENCE), seed=seed).rows)
+    return replace(trial, seconds=time.monotonic() - started)
+
+
+def _try_stubs(manifest: Manifest) -> Trial:
+    started = time.monotonic()
+    trial = judge_stub(graded(manifest, module_files(ASSIGNMENT)).rows)
+    return replace(trial, seconds=time.monotonic() - started)
+
+
+def _try_public_on_reference(module: str) -> Trial:
+    started = time.monotonic()
+    public = run_public_tests(module_files(REFERENCE), module)
+    complaints = tuple(f"{name} fails" for name in sorted(public.failed))
+    name = f"public tests of {module}, on the reference"
+    return Trial(name, complaints, seconds=time.monotonic() - started)
+
+
+def _try_public_on_stubs(module: str) -> Trial:
+    started = time.monotonic()
+    public = run_public_tests(module_files(ASSIGNMENT), module)
+    complaints = tuple(f"{name} passes" for name in sorted(public.passed))
+    name = f"public tests of {module}, on the stubs"
+    return Trial(name, complaints, seconds=time.monotonic() - started)
+
+
+def _try(manifest: Manifest, variant: Variant, quick: bool) -> Trial:
+    """A variant; the public tests on it too, in a full run or where the promise needs it."""
+    trial = try_variant(manifest, variant, whole_part=not quick)
+    if quick and trial.kept >= PUBLIC_SHARE:
+        return trial
+    module = manifest.problem(variant.problem).module
+    public = run_public_tests(variant.files, module)
+    return judge_public(variant, trial, caught=bool(public.failed))
+
+
+def judge_public(variant: Variant, trial: Trial, *, caught: bool) -> Trial:
+    """A student whose public tests all pass was promised most of the points."""
+    complaints = list(trial.complaints)
+    if isinstance(variant, Alternative) and caught:
+        complaints.append("fails a public test, although it is right")
+    if not caught and trial.kept < PUBLIC_SHARE:
+        complaints.append(
+            f"passes all public tests, but keeps only {float(trial.kept):.0%} of the part, not "
+            f"{float(PUBLIC_SHARE):.0%}"
+        )
+    return replace(trial, complaints=tuple(complaints), caught=caught)
+
+
+def _just_graded(name: str) -> bool:
+    """Whether `autograder grade` has found what is right for it, with the grader as it is now."""
+    try:
+        record = json.loads((ROOT / "graded" / name / RECORD).read_text(encoding="utf-8"))
+        right = Outcome.PASSED if name == "reference" else Outcome.FAILED
+        return record["grading"]["versions"]["grader"] == grader_digest() and all(
+            check["outcome"] == right.value for check in record["checks"]
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _repeated(manifest: Manifest) -> Iterator[Trial]:
+    """The reference again and again, with other inputs each time, while all cores are busy."""
+    with _busy_cores():
+        for seed in range(REPETITIONS):
+            trial = _try_reference(manifest, seed)
+            yield replace(trial, name=f"the reference beside busy cores, inputs {seed}")
+
+
+@contextmanager
+def _busy_cores() -> Iterator[None]:
+    busy = [
+        subprocess.Popen([sys.executable, "-I", "-c", _BUSY]) for _ in range(os.cpu_count() or 1)
+    ]
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
