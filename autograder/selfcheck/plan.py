@@ -35,15 +35,17 @@ def quick(variants: Sequence[Variant], checks: Iterable[str], changed: set[str])
 
 
 def cover(mutants: Sequence[Mutant], checks: Iterable[str]) -> list[Mutant]:
-    """Few mutants that between them lose every check that any of them loses."""
-    left = {id for id in checks if any(mutant.must_lose(id) for mutant in mutants)}
-    losses = {mutant.name: {id for id in left if mutant.must_lose(id)} for mutant in mutants}
-    chosen = []
-    while left:
-        # A check that many mutants lose is lost by one of the others anyway: the rare ones count.
-        best = max(mutants, key=lambda mutant: len(losses[mutant.name] & left))
-        chosen.append(best)
-        left -= losses[best.name]
+    """Mutants that between them lose every check, each check by the one that loses least else.
+
+    A mutant that loses everything says little about a single check.
+    """
+    checks = list(checks)
+    losses = {one.name: sum(one.must_lose(id) for id in checks) for one in mutants}
+    chosen: list[Mutant] = []
+    for id in checks:
+        losing = [one for one in mutants if one.must_lose(id)]
+        if losing and not any(one in chosen for one in losing):
+            chosen.append(min(losing, key=lambda one: (len(one.problems), losses[one.name])))
     return chosen
 
 

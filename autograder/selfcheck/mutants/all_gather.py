@@ -60,6 +60,7 @@ MUTANTS = [
             "left, right = (rank - 1) % n, (rank + 1) % n",
         ),
         ["sub_group"],
+        told="is not part of group",
     ),
     mutant(
         "all_gather",
@@ -126,6 +127,7 @@ MUTANTS = [
         "The check of the arguments was thrown out as in the way.",
         ('_check_parts("output", output, "input", input, n)', "pass"),
         ["refusals"],
+        told="do not agree on the dtype",
     ),
     mutant(
         "all_gather",

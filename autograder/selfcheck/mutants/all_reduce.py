@@ -138,6 +138,7 @@ MUTANTS = [
             "left, right = (rank - 1) % n, (rank + 1) % n",
         ),
         ["sub_group", "average"],
+        told="is not part of group",
     ),
     mutant(
         "all_reduce",

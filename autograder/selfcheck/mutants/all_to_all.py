@@ -78,6 +78,7 @@ MUTANTS = [
                 work.wait()
         """,
         ["sub_group"],
+        told="is not part of group",
     ),
     mutant(
         "all_to_all",

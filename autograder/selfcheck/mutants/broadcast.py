@@ -51,7 +51,7 @@ MUTANTS = [
             """
         },
         ["sub_group"],
-        told="not part of group",
+        told="is not part of group",
     ),
     mutant(
         "broadcast",
@@ -110,5 +110,6 @@ MUTANTS = [
         ('root = _group_rank("src", src, ranks)', "root = src % n"),
         ["refusals", "sub_group"],
         told="a root outside the group",
+        also=["is treated as the root"],
     ),
 ]

@@ -13,7 +13,8 @@ MUTANTS = [
         [
             *("broadcast/layouts", "scatter_gather/scatter_edges", "scatter_gather/gather_edges"),
             *("reduce/layouts", "all_gather/layouts", "reduce_scatter/layouts"),
-            *("all_reduce/layouts", "all_to_all/layouts"),
+            *("all_reduce/layouts", "all_to_all/layouts", "all_gather/input_untouched"),
+            *("reduce_scatter/input_untouched", "all_to_all/input_untouched"),
         ],
         told="stayed in a copy",
     ),
@@ -33,5 +34,6 @@ MUTANTS = [
             *("reduce_scatter/sub_group", "reduce_scatter/average", "all_reduce/sub_group"),
             *("all_reduce/average", "all_to_all/sub_group", "barrier/sub_group"),
         ],
+        told="is not part of group",
     ),
 ]

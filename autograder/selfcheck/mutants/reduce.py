@@ -40,15 +40,14 @@ MUTANTS = [
             "                partial.div_(2)",
         ),
         ["average"],
-        told="a division at every hop",
-        also=["a division that was done twice"],
+        told="a division that was done twice",
     ),
     mutant(
         "reduce",
         "reduce ignores its root",
         "The tree ends at rank 0, whatever dst says.",
         ("relative = (rank - root) % n", "relative = rank"),
-        ["to_other_ranks", "sub_group", "agrees_with_torch"],
+        ["to_other_ranks", "average", "sub_group", "agrees_with_torch", "others_untouched"],
         told="the root, received nothing",
         also=["steps between the wrong ranks"],
     ),
@@ -105,6 +104,7 @@ MUTANTS = [
             """
         },
         ["sub_group", "average"],
+        told="is not part of group",
     ),
     mutant(
         "reduce",
@@ -134,5 +134,6 @@ MUTANTS = [
         ('root = _group_rank("dst", dst, ranks)', "root = dst % n"),
         ["refusals", "sub_group", "average"],
         told="a root outside the group",
+        also=["is treated as the root"],
     ),
 ]

@@ -124,13 +124,14 @@ MUTANTS = [
             "left, right = (rank - 1) % n, (rank + 1) % n",
         ),
         ["sub_group", "average"],
+        told="is not part of group",
     ),
     mutant(
         "reduce_scatter",
         "reduce_scatter leaves the result in a contiguous copy",
         "own is summed up in, and never copied back.",
         ("    _copy_back(own, output)\n", ""),
-        ["layouts"],
+        ["layouts", "input_untouched"],
         told="stayed in a copy",
     ),
     mutant(
@@ -143,7 +144,7 @@ MUTANTS = [
             "        chunks = tuple(c.reshape(-1) for c in input.chunk(n, dim=-1))\n"
             "    left, right = ranks[(rank - 1) % n], ranks[(rank + 1) % n]\n",
         ),
-        ["more_dimensions", "layouts"],
+        ["more_dimensions"],
     ),
     mutant(
         "reduce_scatter",
@@ -170,5 +171,6 @@ MUTANTS = [
         "The check of the arguments was thrown out as in the way.",
         ('_check_parts("input", input, "output", output, n)', "pass"),
         ["refusals"],
+        told="do not agree on the size",
     ),
 ]

@@ -52,6 +52,7 @@ MUTANTS = [
         ("dist.recv(flat, src, group)", "dist.recv(flat, root, group)"),
         ["scatter_in_sub_group"],
         function="scatter",
+        told="is not part of group",
     ),
     mutant(
         "scatter_gather",
@@ -82,6 +83,7 @@ MUTANTS = [
         ["gather", "gather_in_sub_group", "gather_edges", "gather_traffic"],
         function="gather",
         told="parts in the wrong order",
+        also=["an index that is off by one rank"],  # what two exchanged parts look like too
     ),
     mutant(
         "scatter_gather",
