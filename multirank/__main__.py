@@ -1,7 +1,8 @@
 """Runs a function of a file on several ranks: `python -m multirank train.py:main -n 4`.
 
 What a rank prints is shown with its number. A hang, a mismatch or a failure ends the run and is
-explained on standard error. The exit status is 0 when every rank finished, 1 when one did not.
+explained on standard error. `--timeline out.html` draws it, however it ended. The exit status is 0
+when every rank finished, 1 when one did not.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import math
 import sys
 import termios
 from collections.abc import Iterator
+from pathlib import Path
 
 from . import target
 from .result import Run
+from .timelines.timeline import require_suffix, timeline
 from .world import MAX_WORLD_SIZE, World
 
 _STATUS_INTERRUPTED = 130  # as a shell has it
@@ -47,6 +50,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         source, function = target.split(options.target)
+        if options.timeline is not None:
+            require_suffix(options.timeline)
+            if not options.timeline.parent.is_dir():
+                raise ValueError(f"there is no folder {options.timeline.parent}")
     except ValueError as error:
         parser.error(str(error))
     if not 1 <= options.n <= MAX_WORLD_SIZE:
@@ -75,6 +82,12 @@ def main(arguments: list[str] | None = None) -> int:
         return _STATUS_INTERRUPTED
     lines.end()
     _tell(run)
+    if options.timeline is not None:
+        try:
+            timeline(run, titles=[f"{options.target}, {options.n} ranks"]).save(options.timeline)
+        except OSError as error:
+            print(f"the timeline cannot be written: {error}", file=sys.stderr)
+            return 1
     return 0 if run.ok else 1
 
 
@@ -96,6 +109,12 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         metavar="RANK",
         help="give this rank the terminal, for print and breakpoint(); the others wait for it",
+    )
+    parser.add_argument(
+        "--timeline",
+        type=Path,
+        metavar="FILE",
+        help="draw the run: .html or .svg, or .json for ui.perfetto.dev",
     )
     parser.add_argument(
         "--bare",

@@ -1,6 +1,7 @@
 """Ten ways to hang, each run live and explained: `python -m multirank.gallery [NAME ...]`.
 
 Worth reading before you write a line: nearly every hang of a distributed program is one of these.
+With `--timeline DIR`, each is drawn as well.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ import argparse
 import inspect
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from .proving.verdict import wrap
 from .result import Run
+from .timelines.timeline import timeline
 from .world import run
 
 
@@ -118,8 +121,7 @@ WORLD_SIZE = 3
 
 def show(function: Callable[[], None]) -> Run:
     """Runs one of them, and prints its code and what multirank says of it."""
-    title = function.__name__.replace("_", " ").capitalize()
-    print(f"\n{wrap(f'{title}. {function.__doc__}')}\n")
+    print(f"\n{wrap(f'{_title(function)}. {function.__doc__}')}\n")
     lines, first = inspect.getsourcelines(function)
     for number, line in enumerate(lines, first):
         if number != first + 1:  # its docstring
@@ -127,6 +129,10 @@ def show(function: Callable[[], None]) -> Run:
     ended = run(function, WORLD_SIZE, timeout=10, check=False)
     print(f"\nAfter {ended.seconds:.2f} s, on {WORLD_SIZE} ranks:\n\n{ended.story}")
     return ended
+
+
+def _title(function: Callable[[], None]) -> str:
+    return function.__name__.replace("_", " ").capitalize()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -138,11 +144,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         epilog=f"The names: {', '.join(names)}.",
     )
     parser.add_argument("name", nargs="*", help="which of them to show (default: all)")
-    for name in (chosen := parser.parse_args(arguments).name):
+    parser.add_argument(
+        "--timeline", type=Path, metavar="DIR", help="draw each, as NAME.html in this folder"
+    )
+    options = parser.parse_args(arguments)
+    for name in options.name:
         if name not in names:
             parser.error(f"{name!r} is not in the gallery; there are: {', '.join(names)}")
-    for name in chosen or names:
-        show(names[name])
+    if options.timeline is not None:
+        try:
+            options.timeline.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            parser.error(f"--timeline: {error}")
+    for name in options.name or names:
+        ended = show(names[name])
+        if options.timeline is not None:
+            file = options.timeline / f"{name}.html"
+            timeline(ended, titles=[_title(names[name])]).save(file)
+            print(f"\nDrawn in {file}")
 
 
 if __name__ == "__main__":

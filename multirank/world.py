@@ -65,7 +65,8 @@ class World:
         groups: sub-groups, by name, as lists of global ranks; they exist before any user code is
             imported, and a rank finds them in `multirank.context().groups`.
         packages: packages served from memory, as `{name: {file name: bytes}}`.
-        before_ranks: called in the leader before it forks the ranks.
+        before_ranks: called in the leader before anything of the world's exists: it may move the
+            leader into other namespaces, and go on in a child.
         before_user_code: called in every rank, with its `RankContext`, when its groups exist and
             before anything of the user's is imported.
         import_path: the ranks' `sys.path` entries before the installed packages'; None: ours.

@@ -87,12 +87,12 @@ class Leader:
             frames.append(received)
         setup: WorldSetup = pickle.loads(frames[0][0])
         descriptors = [frame[1] for frame in frames]
+        if setup.before_ranks is not None:
+            setup.before_ranks.load()()  # which may give us other directories
         directory = Path(tempfile.mkdtemp(prefix="multirank-world-"))
         try:
             directory.chmod(0o711)
             (directory / "rendezvous").touch()
-            if setup.before_ranks is not None:
-                setup.before_ranks.load()()
             wakeup = _child_signal()
             self._fork_ranks(setup, directory, descriptors, wakeup)
             self._serve(wakeup)

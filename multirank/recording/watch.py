@@ -91,11 +91,14 @@ class WatchedWork(Work):
         self._number = number
         self._buffer = buffer
         self._seen_complete = False
+        self._waited = False
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         if not self._seen_complete:
             self._check_buffer()
+        if not (self._seen_complete and self._waited):
             _recorder.wait(self._number, for_ever=not timeout or timeout >= _FOR_EVER)
+            self._waited = True
         try:
             done = self._work.wait() if not timeout else self._work.wait(timeout)
         except BaseException:

@@ -178,6 +178,33 @@ def test_a_hang_is_explained_and_ends_at_once(run: Callable[..., Done]) -> None:
     assert time.monotonic() - begun < 10
 
 
+@pytest.mark.parametrize("suffix", [".html", ".svg", ".json"])
+def test_a_run_is_drawn(run: Callable[..., Done], tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"run{suffix}"
+    done = run("program.py:works", "-n", "3", "--timeline", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "program.py:" in file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("function", "told"), [("hangs", "blocked for ever"), ("fails", ">ValueError<")]
+)
+def test_a_run_that_fails_is_drawn_too(
+    run: Callable[..., Done], tmp_path: Path, function: str, told: str
+) -> None:
+    file = tmp_path / "run.html"
+    done = run(f"program.py:{function}", "-n", "2", "--timeline", str(file))
+    assert done.returncode == 1
+    assert told in file.read_text(encoding="utf-8")
+
+
+def test_a_picture_that_cannot_be_written_is_told(run: Callable[..., Done], tmp_path: Path) -> None:
+    (tmp_path / "run.html").mkdir()
+    done = run("program.py:silent", "-n", "1", "--timeline", str(tmp_path / "run.html"))
+    assert done.returncode == 1
+    assert "the timeline cannot be written" in done.stderr
+
+
 def test_a_deadline_can_be_set(run: Callable[..., Done]) -> None:
     done = run("program.py:endless", "-n", "2", "--timeout", "0.5")
     assert done.returncode == 1
@@ -228,6 +255,8 @@ def test_a_file_may_be_called_as_a_module_of_python_is(run: Callable[..., Done])
         (["program.py:silent", "-n", "0"], "-n is 0; it must be from 1 to"),
         (["program.py:silent", "-n", "2", "--debug", "2"], "the ranks are 0 to 1"),
         (["program.py:silent", "-n", "2", "--timeout", "0"], "must be positive"),
+        (["program.py:silent", "-n", "2", "--timeline", "a.png"], "ends in .html, .svg, or .json"),
+        (["program.py:silent", "-n", "2", "--timeline", "x/a.svg"], "there is no folder x"),
     ],
 )
 def test_wrong_usage_is_told_and_exits_with_2(

@@ -6,6 +6,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,18 @@ def test_those_that_are_named_are_shown(capsys: pytest.CaptureFixture[str]) -> N
     shown = capsys.readouterr().out
     assert "only_rank_0_logs" in shown
     assert "different_order" not in shown
+
+
+def test_each_can_be_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "new" / "pictures"
+    main(["different_tags", "uneven_batches", "--timeline", str(folder)])
+    assert sorted(file.name for file in folder.iterdir()) == [
+        *("different_tags.html", "uneven_batches.html")
+    ]
+    picture = (folder / "uneven_batches.html").read_text(encoding="utf-8")
+    assert "<title>Uneven batches</title>" in picture
+    assert "waits for ever" in picture
+    assert f"Drawn in {folder / 'uneven_batches.html'}" in capsys.readouterr().out
 
 
 def test_a_name_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,6 +41,34 @@ def test_before_ranks_runs_once_in_the_leader_before_it_forks(tmp_path: Path) ->
     assert results == [[int(line.split()[0]), "yes"]] * 2
 
 
+def test_before_ranks_may_choose_where_the_world_keeps_its_files(tmp_path: Path) -> None:
+    hook = Source(
+        "import tempfile\ndef hook(directory):\n    tempfile.tempdir = directory\n",
+        "hook",
+        arguments={"directory": str(tmp_path)},
+    )
+    with World(1, before_ranks=hook) as world:
+        rendezvous = Path(world.call(lambda: context().rendezvous).results[0])
+        assert rendezvous.parent.parent == tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_before_ranks_may_go_on_in_a_child() -> None:
+    """As it must to become the first process of a namespace."""
+    text = """
+import os
+def hook():
+    if child := os.fork():
+        os.closerange(0, 1 << 12)
+        os.waitpid(child, 0)
+        os._exit(0)
+"""
+    with World(2, before_ranks=Source(text, "hook")) as world:
+        assert world.call(dist.get_rank).results == [0, 1]
+        pids = world.call(os.getpid).results
+    assert still_running(pids) == []
+
+
 def test_before_ranks_may_run_programs_and_sees_how_they_end() -> None:
     hook = Source(
         "import subprocess\ndef hook():\n"

@@ -293,6 +293,24 @@ def test_a_handle_that_is_kept_is_not_dropped() -> None:
     assert operation.dropped is None
 
 
+def test_waiting_for_what_was_polled_complete_is_recorded_once() -> None:
+    def program() -> None:
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+        assert work is not None
+        while not work.is_completed():
+            time.sleep(0.001)
+        multirank.mark("polled")
+        work.wait()
+        multirank.mark("waited")
+        work.wait()
+
+    run = multirank.run(program, 2, timeout=20)
+    operation, (polled, waited) = only(run, 1), [m for m in run.trace.marks if m.rank == 1]
+    assert operation.completed is not None
+    assert operation.waited is not None
+    assert operation.completed <= polled.time <= operation.waited <= waited.time
+
+
 def test_a_handle_is_waited_for_later_than_it_is_issued() -> None:
     def program() -> None:
         work = dist.all_reduce(torch.ones(1), async_op=True)
