@@ -52,7 +52,8 @@ def problem(
     def decorate(test: _Test) -> _Test:
         if not test.__doc__:
             raise ValueError(f"check {test.__name__} has no docstring to take its title from")
-        title = test.__doc__.strip().splitlines()[0].rstrip(".")
+        title = test.__doc__.strip().splitlines()[0]
+        title = title if title.endswith("...") else title.removesuffix(".")
         test.share = Share(problem_id, fraction, kind, function or asked.names[0], title)  # type: ignore[attr-defined]
         for decorator in (
             gradescope.weight(float(asked.points * fraction)),
