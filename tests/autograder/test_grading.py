@@ -249,7 +249,7 @@ def test_what_a_check_raises_by_mistake_is_a_fault_of_the_graders(
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("in the grader")
 
-    monkeypatch.setattr(collective, "score_traffic", broken)
+    monkeypatch.setattr(collective, "score_bytes", broken)
     grade = graded(reference_files(), ["broadcast/traffic", "barrier/sub_group"], manifest=SMALL)
     row = rows_of(grade, "broadcast")["traffic"]
     assert row.outcome is Outcome.GRADER_FAULT
@@ -291,7 +291,7 @@ def test_partial_credit_is_that_part_of_the_checks_points() -> None:
     grade = graded(patched({"broadcast": star}), ["broadcast/traffic"])
     row = rows_of(grade, "broadcast")["traffic"]
     assert (row.outcome, row.score) == (Outcome.PARTIAL, Fraction(1, 4) * Fraction(1, 4) * 2)
-    assert "rank 0 sent 7.00 S; 3.00 S is enough (S is the full tensor, 1 MiB)" in row.message
+    assert "rank 0 sent 7.00 S; 3.00 S is enough (S is the full tensor, 64 KiB)" in row.message
 
 
 def test_the_grade_is_told_as_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
