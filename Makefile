@@ -39,6 +39,7 @@ nightly: $(READY)  ## what is too slow for every commit
 	$(RUN) -m pytest -m slow --implementation=reference
 	$(RUN) -m autograder selfcheck
 	$(RUN) -m benchmarks.launch
+	$(RUN) -m benchmarks.confinement
 	$(RUN) -m benchmarks.recording
 	$(RUN) -m benchmarks.collectives
 

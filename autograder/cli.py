@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import stat
 import time
 import traceback
 from datetime import UTC, datetime
@@ -226,8 +227,12 @@ _BROKEN_OFF = (
 
 
 def _made(out_dir: Path) -> Path:
+    """The directory, in which nobody but us can put, replace or remove a result."""
     try:
         out_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mode = out_dir.stat().st_mode
+        if mode & 0o022 and not mode & stat.S_ISVTX:
+            out_dir.chmod(mode & 0o755)
     except OSError as error:
         shown = safe_line(str(out_dir), 1000)
         raise NoPlaceForResults(

@@ -84,6 +84,8 @@ class Row:
     seconds: float | None = None
     log: str = ""
     """The end of what the student's own program printed."""
+    timeline: str = ""
+    """A picture of the run that failed, as SVG of multirank's; for report.html alone."""
     staff: str = ""
     """For staff alone: no report for students shows it."""
 
@@ -105,6 +107,7 @@ class About:
     notices: list[str] = field(default_factory=list)
     """Sentences to the student about the submission as a whole."""
     backend: str = ""
+    isolation_mode: str = ""
     isolation: list[str] = field(default_factory=list)
     """The layers that were on."""
     unofficial: list[str] = field(default_factory=list)
@@ -187,6 +190,7 @@ class Grade:
         causes: Sequence[str] = (),
         seconds: float | None = None,
         log: str | bytes = "",
+        timeline: str = "",
         staff: str = "",
     ) -> Row:
         """Fills in a row's result, and makes its texts safe to show.
@@ -219,6 +223,7 @@ class Grade:
             causes=tuple(safe_line(cause, WIDTH) for cause in causes),
             seconds=seconds,
             log=safe(log, LINES, WIDTH),
+            timeline=timeline,
             staff=safe(staff),
         )
         return self._rows[check_id]

@@ -1,7 +1,7 @@
 """The judge of one check: runs cases on the submission, the reference or an oracle.
 
 This is where the trusted side meets the untrusted one. Whoever wrote the implementation, it is
-served to fresh ranks as source bytes, as the package `assignment`, behind the same user drop; and
+served to fresh ranks as source bytes, as the package `assignment`, behind the same boundary; and
 what comes back is bytes, from which `Array`s are built here.
 """
 
@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 import sysconfig
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 import torch
 
 import multirank
-from autograder import uids
 from autograder.compare import Array
+from autograder.confine.boundary import Boundary, boundary
+from autograder.confine.modes import Confinement, choose
 from autograder.failure import CheckFailed
 from autograder.grade import Outcome
 from autograder.inputs import Seed
@@ -28,6 +29,8 @@ from autograder.paths import CASES, ORACLES, ROOT, module_files
 from multirank import Ending, Run, Source, Trace
 
 GROUP = "members"  # what the sub-group of a case is called in its world
+_PICTURE = 60_000  # bytes of a timeline
+RESULT_BYTES = 64 << 20  # of tensors that a rank may return from one call; cases return far less
 TIMEOUT = 10.0  # seconds for one call, unless a check says otherwise; right ones take milliseconds
 
 _Kind = TypeVar("_Kind")
@@ -83,6 +86,8 @@ class Judge:
         time_left: seconds that the whole grading may still take.
         facts: what the last call ran with, for the report.
         log: what it printed.
+        confinement: the boundary around every world.
+        flags: what looked odd while it ran, for the staff.
     """
 
     submission: Mapping[str, bytes]
@@ -91,7 +96,10 @@ class Judge:
     time_left: Callable[[], float]
     facts: dict[str, str] = field(default_factory=dict)
     log: str = ""
+    confinement: Confinement = field(default_factory=choose)
+    flags: list[str] = field(default_factory=list)
     _noted: dict[str, dict[str, None]] = field(default_factory=dict)
+    _pictures: dict[str, str] = field(default_factory=dict)
 
     def run(
         self,
@@ -111,16 +119,17 @@ class Judge:
             CheckFailed: a rank raised, died or timed out, or did what the contract forbids.
         """
         answers = []
-        with self._world(case, self.submission) as world:
+        with self._world(case, self.submission) as (world, around):
             for place, inputs in enumerate(calls):
                 if facts:
                     self.note(facts[place])
-                answers.append(self._answer(world, case, inputs, timeout or TIMEOUT))
+                answers.append(self._answer(world, around, case, inputs, timeout or TIMEOUT))
         return answers
 
     def _answer(
         self,
         world: multirank.World,
+        around: Boundary,
         case: Case,
         inputs: Sequence[Mapping[str, Any] | None],
         timeout: float,
@@ -130,6 +139,10 @@ class Judge:
             raise _out_of_time()
         run = _call(world, case, inputs, limit)
         self.log = "".join(_printed(rank) for rank in run.ranks) or self.log
+        self._draw(run)
+        self._note_oddities(run, around)
+        if not run.ok and around.complaint:
+            raise CheckFailed(around.complaint, outcome=Outcome.CRASHED)
         if not run.ok:
             failed = _failure(run)
             if failed.outcome is Outcome.FAILED:
@@ -140,6 +153,29 @@ class Judge:
         _refuse_forbidden(run.trace, case.allowed)
         _refuse_unfinished(run.trace, case.allowed)
         return Answer(run.results, run.trace)
+
+    def _draw(self, run: Run) -> None:
+        """At once, so that the run and all its results need not be kept."""
+        with contextlib.suppress(ValueError):  # it is too large to be drawn so small
+            title = self._told_facts or "What the ranks did"
+            drawn = multirank.timeline(run, titles=[title]).svg(_PICTURE)
+            self._pictures.pop(self._told_facts, None)
+            self._pictures[self._told_facts] = drawn
+
+    def timeline(self) -> str:
+        """A picture of the last run with these facts (else of the last), as SVG; "" for none."""
+        last = next(reversed(self._pictures.values()), "")
+        return self._pictures.get(self._told_facts, last)
+
+    @property
+    def _told_facts(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.facts.items())
+
+    def _note_oddities(self, run: Run, around: Boundary) -> None:
+        if around.complaint:
+            self.flags.append(around.complaint)
+        if run.trace.damaged:
+            self.flags.append("something wrote into the record of what was communicated")
 
     def note(self, facts: Mapping[str, str]) -> None:
         """From now on the check runs with these facts."""
@@ -170,27 +206,30 @@ class Judge:
         calls: Sequence[Sequence[Mapping[str, Any] | None]],
         files: Mapping[str, bytes],
     ) -> list[Answer]:
-        with self._world(case, files) as world:
+        with self._world(case, files) as (world, _):
             runs = [_call(world, case, inputs, 60.0).check() for inputs in calls]
         return [Answer(run.results, run.trace) for run in runs]
 
     @contextlib.contextmanager
-    def _world(self, case: Case, files: Mapping[str, bytes]) -> Any:
-        with contextlib.ExitStack() as stack:
-            drop = None
-            if os.getuid() == 0:
-                uid = stack.enter_context(uids.lease())
-                drop = _source("confine.py", "drop_user", {"uid": uid})
-            yield stack.enter_context(
-                multirank.World(
-                    case.world_size,
-                    groups={GROUP: case.members} if case.members else {},
-                    packages={"assignment": files},
-                    before_user_code=drop,
-                    import_path=(),
-                    process_group=case.process_group,
-                )
-            )
+    def _world(
+        self, case: Case, files: Mapping[str, bytes]
+    ) -> Iterator[tuple[multirank.World, Boundary]]:
+        """A world behind the boundary; when the block ends, nothing of it is left."""
+        listening = not case.process_group
+        with (
+            boundary(self.confinement, case.world_size, listening) as around,
+            multirank.World(
+                case.world_size,
+                groups={GROUP: case.members} if case.members else {},
+                packages={"assignment": files},
+                before_ranks=around.before_ranks,
+                before_user_code=around.before_user_code,
+                import_path=(),
+                process_group=case.process_group,
+                result_bytes=RESULT_BYTES,
+            ) as world,
+        ):
+            yield world, around
 
 
 def _source(file: str, function: str, arguments: Mapping[str, Any]) -> Source:
@@ -281,6 +320,12 @@ _OUTCOMES = {
 }
 
 
+_REFUSED_HERE = (
+    "(While it is graded, a program can make no process groups beside those that it finds, open no "
+    "connections, start no other programs, and signal no other processes.)"
+)
+
+
 def _failure(run: Run) -> CheckFailed:
     """Why a run did not finish, for the student."""
     for rank in run.ranks:
@@ -291,7 +336,10 @@ def _failure(run: Run) -> CheckFailed:
         return CheckFailed(without_plumbing(run.story))
     for ending, outcome in _OUTCOMES.items():
         if any(rank.ending is ending for rank in run.ranks):
-            return CheckFailed(without_plumbing(run.story), outcome=outcome)
+            story = without_plumbing(run.story)
+            if "Operation not permitted" in story:
+                story += f"\n{_REFUSED_HERE}"
+            return CheckFailed(story, outcome=outcome)
     raise RuntimeError(f"a run failed without any rank having failed: {run.story}")
 
 

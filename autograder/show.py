@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -10,8 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from autograder.doctor import Finding
 from autograder.grade import Grade, Outcome, ProblemSummary, Row, points_text
-from autograder.report import PAGE, RECORD, RESULTS
+from autograder.report import PAGE, RECORD, RESULTS, STAFF_PAGE
 from autograder.text import safe_line
 
 _STYLES = {
@@ -82,8 +84,26 @@ def report(console: Console, grade: Grade, out_dir: Path) -> None:
         console.print(Text(f"and {len(missed) - _SHOWN} more; see {PAGE}", style="dim"))
     for sentence in grade.sentences():
         console.print(Text(sentence))
-    for name in (RESULTS, RECORD, PAGE):
+    for name in (RESULTS, RECORD, PAGE, STAFF_PAGE):
         console.print(Text(safe_line(str(out_dir / name), 1000), style="dim"), soft_wrap=True)
+
+
+def findings(console: Console, found: Sequence[Finding]) -> None:
+    """What `autograder doctor` found, topic by topic."""
+    shown = Table(header_style="bold")
+    for column in ("", "", "Works"):
+        shown.add_column(column)
+    shown.add_column("", overflow="fold")
+    topic = ""
+    for one in found:
+        if one.topic != topic and topic:
+            shown.add_section()
+        works = Text("yes", style="green") if one.good else Text("no", style="yellow")
+        shown.add_row(
+            Text("" if one.topic == topic else one.topic), Text(one.name), works, Text(one.told)
+        )
+        topic = one.topic
+    console.print(shown)
 
 
 def _outcome(line: ProblemSummary) -> Text:

@@ -74,6 +74,8 @@ class World:
         terminal: a rank that gets our standard input, output and error, so that a debugger works
             there; until it waits for others itself, nothing ends its calls.
         on_output: is given a rank and what it has printed, as soon as it has.
+        result_bytes: how large the tensors may be, all together, that a rank returns from a call;
+            we hold as much for each rank, whatever it claims to return.
 
     Raises:
         ValueError: bad arguments.
@@ -92,6 +94,7 @@ class World:
         process_group: bool = True,
         terminal: int | None = None,
         on_output: Callable[[int, bytes], None] | None = None,
+        result_bytes: int = RESULT_BYTES,
     ) -> None:
         groups = groups or {}
         _check_world(world_size, groups)
@@ -115,6 +118,7 @@ class World:
         )
         self._terminal = terminal
         self._on_output = on_output
+        self._result_bytes = result_bytes
         self._leader = connect.leader()
         self._leader.settimeout(_LEADER_TIMEOUT)
         self._links: list[_Link] = []
@@ -162,7 +166,7 @@ class World:
             started = time.monotonic()
             try:
                 for link, (payload, tensors) in zip(self._links, messages, strict=True):
-                    link.send(payload, tensors)
+                    link.send(payload, tensors, self._result_bytes)
                 run.verdict = self._wait(started + timeout, run.trace)
             except BaseException:
                 self.close()
@@ -447,9 +451,9 @@ class _Link:
         if self._exited:
             self.exited(self._exit_code)
 
-    def send(self, payload: bytes, tensors: int | None) -> None:
+    def send(self, payload: bytes, tensors: int | None, result_bytes: int) -> None:
         """Begins to send a call; `tensors` is the arguments' file."""
-        output = shared_file(RESULT_BYTES, "multirank-output")
+        output = shared_file(result_bytes, "multirank-output")
         self._output = Arena(output, writable=False)
         self._writer.put(payload, [output] if tensors is None else [output, os.dup(tensors)])
 

@@ -1,4 +1,5 @@
-"""Reports of a grade: results.json for Gradescope, grade.json, and report.html for the student.
+"""Reports of a grade: results.json for Gradescope, grade.json, report.html for the student, and
+report-staff.html for the staff.
 
 Each is a pure function of the grade. Files are replaced whole, so that whenever the grader may be
 killed, what lies there is valid.
@@ -13,12 +14,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autograder.report import gradescope, page, record
+from autograder.report import gradescope, page, record, staff
 
 if TYPE_CHECKING:
     from autograder.grade import Grade
 
 RESULTS, RECORD, PAGE = "results.json", "grade.json", "report.html"
+STAFF_PAGE = "report-staff.html"
 
 
 def write_results(grade: Grade, out_dir: Path) -> None:
@@ -27,10 +29,11 @@ def write_results(grade: Grade, out_dir: Path) -> None:
 
 
 def write_all(grade: Grade, out_dir: Path) -> None:
-    """All three; the one that the grading platform reads comes first."""
+    """All four; the one that the grading platform reads comes first."""
     write_results(grade, out_dir)
     _replace(out_dir / RECORD, _json(record.grade_record(grade)))
     _replace(out_dir / PAGE, page.render(grade))
+    _replace(out_dir / STAFF_PAGE, staff.render(grade))
 
 
 def _json(value: Mapping[str, Any]) -> str:

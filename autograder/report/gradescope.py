@@ -40,6 +40,7 @@ def results(grade: Grade) -> dict[str, Any]:
             "points": number(grade.points),
             "not_counted": number(grade.not_counted),
             "official": about.official,
+            "isolation": about.isolation_mode,
             "backend": about.backend,
             "versions": about.versions,
             "submission": about.digest,

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from autograder.grade import Outcome, points_text
 
@@ -26,6 +27,8 @@ _TONES = {
     Outcome.NEEDS_HARDWARE: "neutral",
     Outcome.GRADER_FAULT: "neutral",
 }
+
+_MOST_TIMELINES = 6  # on a page
 
 
 def render(grade: Grade) -> str:
@@ -74,7 +77,11 @@ def _troubles(grade: Grade) -> list[dict[str, Any]]:
     for row in grade.rows:
         if _is_trouble(row):
             alike.setdefault((row.problem_id, row.outcome, row.message, row.causes), []).append(row)
-    return [_trouble(rows, titles[rows[0].problem_id]) for rows in alike.values()]
+    troubles = [_trouble(rows, titles[rows[0].problem_id]) for rows in alike.values()]
+    drawn = [trouble for trouble in troubles if trouble["timeline"]]
+    for trouble in drawn[_MOST_TIMELINES:]:
+        trouble["timeline"], trouble["not_drawn"] = "", True
+    return troubles
 
 
 def _is_trouble(row: Row) -> bool:
@@ -100,6 +107,9 @@ def _trouble(rows: list[Row], problem_title: str) -> dict[str, Any]:
         "causes": first.causes,
         "advice": first.advice,
         "log": next((row.log for row in rows if row.log), ""),
+        # Not a submission's words but a picture of ours, in which those are escaped.
+        "timeline": Markup(next((row.timeline for row in rows if row.timeline), "")),
+        "not_drawn": False,
     }
 
 
@@ -129,7 +139,11 @@ def _grading(grade: Grade) -> dict[str, str]:
         "Submission": about.source,
         "Digest": about.digest[:16],
         "Backend": about.backend,
-        "Isolation": ", ".join(about.isolation) or "none",
+        "Official": "yes" if about.official else "no",
+        "Isolation": ": ".join(
+            part for part in (about.isolation_mode, ", ".join(about.isolation)) if part
+        )
+        or "none",
         "Versions": ", ".join(f"{name} {version}" for name, version in about.versions.items()),
         "Started": about.started,
         "Finished": about.finished,

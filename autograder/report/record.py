@@ -1,6 +1,7 @@
 """grade.json: everything about one grading, for staff and for programs.
 
-The only report that holds what is for staff alone: flags, staff notes and the secret's fingerprint.
+Beside report-staff.html the only report that holds what is for staff alone: flags, staff notes and
+the secret's fingerprint.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def grade_record(grade: Grade) -> dict[str, Any]:
         },
         "grading": {
             "backend": about.backend,
+            "isolation_mode": about.isolation_mode,
             "isolation": about.isolation,
             "versions": about.versions,
             "secret_fingerprint": about.secret_fingerprint,

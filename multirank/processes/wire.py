@@ -13,7 +13,8 @@ import socket
 import struct
 from collections.abc import Iterator, Sequence
 
-ANSWER_BYTES = 1 << 24  # the longest frame that a rank may send
+# The longest frame that a rank may send. Parsed, hostile JSON takes a hundred times as much.
+ANSWER_BYTES = 1 << 22
 _LENGTH = struct.Struct("!Q")
 
 

@@ -21,6 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autograder import cli
+from autograder.confine.modes import CannotConfine, Confinement, Isolation
 from autograder.inputs import known_secret
 from autograder.judge import Judge
 from autograder.paths import ROOT
@@ -250,7 +251,7 @@ def test_a_result_that_is_not_official_says_why(
     invoke: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 1000)
-    end = invoke(ROOT / "reference", only=["barrier/sub_group"])
+    end = invoke(ROOT / "reference", "--isolation", "none", only=["barrier/sub_group"])
     assert end.code == 0
     sentence = (
         "This result is not official: without root, the submission runs as your own user; its "
@@ -260,6 +261,46 @@ def test_a_result_that_is_not_official_says_why(
     assert sentence in end.results["output"]
     assert sentence in " ".join(end.shown.split())
     assert end.results["extra_data"]["official"] is False
+
+
+def test_an_official_result_that_would_not_be_one_is_refused(
+    invoke: Callable[..., Ended],
+) -> None:
+    end = invoke(ROOT / "reference", "--official", only=["barrier/sub_group"])
+    assert end.code == 2
+    assert "This would not be official: its inputs come from" in end.shown.replace("\n", " ")
+    assert not end.out.exists()
+
+
+def test_an_isolation_that_cannot_be_had_is_refused_with_the_reason(
+    invoke: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(asked: Isolation) -> Confinement:
+        raise CannotConfine(f"isolation {asked} does not work here: not permitted")
+
+    monkeypatch.setattr(cli, "choose", refused)
+    end = invoke(ROOT / "reference", "--isolation", "full", only=["barrier/sub_group"])
+    assert end.code == 2
+    assert "isolation full does not work here: not permitted" in end.shown
+    assert not end.out.exists()
+
+
+def test_others_may_write_no_result(invoke: Callable[..., Ended], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out").chmod(0o777)
+    end = invoke(ROOT / "reference", only=["launch/cleanup"])
+    assert end.code == 0
+    assert end.out.stat().st_mode & 0o777 == 0o755
+    assert {path.stat().st_mode & 0o777 for path in end.out.iterdir()} == {0o600}
+
+
+def test_the_record_names_the_mode_and_its_layers(invoke: Callable[..., Ended]) -> None:
+    end = invoke(ROOT / "reference", "--isolation", "none", only=["barrier/sub_group"])
+    record = json.loads((end.out / "grade.json").read_text())
+    assert record["grading"]["isolation_mode"] == "none"
+    assert record["grading"]["isolation"] == ["own processes"]
+    assert end.results["extra_data"]["isolation"] == "none"
+    assert record["official"] is False
 
 
 def test_a_fault_of_the_graders_is_its_exit_code(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from typing import Any
 import pytest
 
 from autograder import uids
+from autograder.failure import CheckFailed
 from autograder.inputs import Seed, known_secret
 from autograder.judge import Judge
 from autograder.paths import ROOT
@@ -69,7 +73,7 @@ def test_ranks_are_a_user_of_no_rights() -> None:
     )
     assert ranks[0] == ranks[1]
     (user,) = set(ranks[0]["users"])
-    assert user in range(20000, 21000)
+    assert user in range(20000, 30000)
     assert set(ranks[0]["groups"]) == {user}
     assert ranks[0]["capabilities"] == 0
     assert ranks[0]["no new privileges"] == "1"
@@ -118,17 +122,9 @@ def test_what_is_imported_late_can_be_imported() -> None:
 
 
 @root_only
-def test_new_groups_can_be_made_after_the_drop() -> None:
-    ranks = found(
-        """
-        pair = dist.new_group([0, 1])
-        single = dist.new_group([1])
-        total = torch.ones(1)
-        dist.all_reduce(total, group=pair)
-        found = total.item()
-        """
-    )
-    assert ranks == [2.0, 2.0]
+def test_a_world_makes_no_new_groups_and_is_told_so() -> None:
+    with pytest.raises(CheckFailed, match="can make no process groups beside those that it finds"):
+        found("found = []\ndist.new_group([0, 1])")
 
 
 # --- The lease -----------------------------------------------------------------------------------
@@ -136,31 +132,130 @@ def test_new_groups_can_be_made_after_the_drop() -> None:
 
 @pytest.fixture
 def leases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path / "autograder-users"
+    """Leases apart from those of whoever else grades on this machine: other locks, other users."""
+    monkeypatch.setattr(uids, "_LOCKS", tmp_path / "locks")
+    monkeypatch.setattr(uids, "_FIRST", APART)
+    return tmp_path / "locks"
 
 
+APART = 31_000
+
+
+@root_only
 def test_worlds_side_by_side_have_different_users(leases: Path) -> None:
     with uids.lease() as first, uids.lease() as second:
         assert first != second
-        program = "from autograder import uids\nwith uids.lease() as uid: print(uid)"
+        program = (
+            "from pathlib import Path\nfrom autograder import uids\n"
+            f"uids._FIRST, uids._LOCKS = {APART}, Path({str(leases)!r})\n"
+            "with uids.lease() as uid: print(uid)"
+        )
         third = subprocess.run(
             [sys.executable, "-c", program],
-            env={**os.environ, "TMPDIR": str(leases.parent), "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=True,
         )
         assert int(third.stdout) not in (first, second)
-    with uids.lease() as again:
-        assert again == first, "a lease ends with its block"
 
 
+@root_only
+def test_a_user_that_runs_something_already_is_not_leased(
+    leases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uids, "_COUNT", 1)
+    with subprocess.Popen(["sleep", "60"], user=APART, group=APART, extra_groups=[]) as somebodys:
+        with pytest.raises(uids.NoUserLeft), uids.lease():
+            pass
+        assert somebodys.poll() is None
+        somebodys.kill()
+
+
+@root_only
+def test_a_tree_deeper_than_any_stack_is_counted_and_removed(leases: Path) -> None:
+    with uids.lease() as uid:
+        deep = Path(tempfile.mkdtemp(prefix="autograder-test-"))
+        os.chown(deep, uid, uid)
+        child = os.fork()
+        if child == 0:
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            os.chdir(deep)
+            for _ in range(2500):
+                Path("folder").mkdir()
+                os.chdir("folder")
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        count, size = uids.files_held(uid)
+        assert count > 400
+        assert size >= 0
+    assert not deep.exists()
+    assert list(deep.parent.glob(".removed-*")) == []
+
+
+@root_only
+def test_a_user_who_is_a_person_or_a_service_is_not_leased(
+    leases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    person = pwd.getpwall()[-1].pw_uid
+    monkeypatch.setattr(uids, "_FIRST", person)
+    monkeypatch.setattr(uids, "_COUNT", 1)
+    with pytest.raises(uids.NoUserLeft), uids.lease():
+        pass
+
+
+@root_only
+def test_a_lease_ends_with_every_process_of_its_user(leases: Path) -> None:
+    with uids.lease() as uid:
+        child = os.fork()
+        if child == 0:
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+            for _ in range(5):
+                os.fork()
+            time.sleep(20)
+            os._exit(0)
+        deadline = time.monotonic() + 10
+        while len(uids.memory_held(uid)) < 32 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(uids.memory_held(uid)) == 32
+    assert uids.memory_held(uid) == {}
+    os.waitpid(child, 0)
+
+
+@root_only
+def test_a_lease_ends_with_every_public_file_of_its_user(
+    leases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(leases.parent))
+    public = leases.parent / "public"
+    public.mkdir()
+    public.chmod(0o1777)
+    with uids.lease() as uid:
+        for folder in (leases.parent, public, Path("/dev/shm")):
+            (folder / f"of-{uid}" / "deep").mkdir(parents=True)
+            (folder / f"of-{uid}" / "deep" / "file").write_text("kept for later")
+            (folder / f"link-of-{uid}").symlink_to("/etc/hostname")
+            os.chown(folder / f"of-{uid}", uid, uid)
+            os.lchown(folder / f"link-of-{uid}", uid, uid)
+        (public / "of-another").write_text("")
+    for folder in (leases.parent, public, Path("/dev/shm")):
+        assert list(folder.glob(f"*of-{uid}")) == []
+    assert (public / "of-another").exists()
+    assert Path("/etc/hostname").exists()
+
+
+@root_only
 def test_with_no_user_left_it_says_so(leases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uids, "_COUNT", 1)
+    with uids.lease() as first:
+        pass
+    with uids.lease() as again:
+        assert again == first, "a lease ends with its block"
     with (
         uids.lease(),
-        pytest.raises(uids.NoUserLeft, match="all 1 users from 20000 on are in use"),
+        pytest.raises(uids.NoUserLeft, match=f"all 1 users from {APART} on are in use"),
         uids.lease(),
     ):
         pass
@@ -285,24 +380,31 @@ def test_what_lies_in_roots_own_folders_cannot_be_read_or_imported(tmp_path: Pat
 # --- What is left running -------------------------------------------------------------------------
 
 DAEMONS = """
-import os, sys, time
+import ctypes, os, sys, time
 found = []
 for _ in range(3):
     reading, writing = os.pipe()
     if os.fork() == 0:
         os.setsid()
-        child = os.fork()
-        if child:
-            os.write(writing, str(child).encode())
+        if os.fork():
             os._exit(0)
+        ctypes.CDLL(None).prctl(15, b"hostile-daemon")
+        os.write(writing, b"here")
         while True:
             time.sleep(1)
     os.close(writing)
-    found.append(int(os.read(reading, 20)))
+    found.append(os.read(reading, 20).decode())
 """
 
 
 def test_daemons_do_not_outlive_their_world() -> None:
-    pids = [pid for rank in found(DAEMONS) for pid in rank]
-    assert len(pids) == 6
-    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+    assert found(DAEMONS) == [["here"] * 3] * 2
+    assert [comm for comm in names_of_processes() if comm == "hostile-daemon"] == []
+
+
+def names_of_processes() -> list[str]:
+    found = []
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            found.append(comm.read_text().strip())
+    return found

@@ -350,3 +350,60 @@ def test_a_refusal_after_something_was_sent_comes_too_late() -> None:
 
 def test_case_and_allowed_operations_are_what_the_docstring_says() -> None:
     assert ONE_RANK.draw(judge({}).seed.generator()).case.allowed == ALLOWED == {"send", "recv"}
+
+
+# --- The picture of what it did -------------------------------------------------------------------
+
+HANGS = """
+if dist.get_rank() == 0:
+    dist.recv(tensor, 1)
+else:
+    dist.recv(tensor, 0)
+"""
+
+
+def test_a_hang_can_be_seen_and_its_picture_tells_no_folder_of_this_machine() -> None:
+    judged = judge(patched({"broadcast": HANGS}))
+    scenario = Scenario("broadcast", 2, (3,))
+    drawn = scenario.draw(judged.seed.generator())
+    with pytest.raises(CheckFailed):
+        judged.run(drawn.case, [drawn.inputs], facts=[scenario.facts])
+    picture = judged.timeline()
+    assert "blocked for ever" in picture
+    assert "recv ← 1 · 12 B · collectives.py:" in picture
+    assert "world size 2" in picture
+    assert "/" not in re.sub(r"</?\w+|/>|http://www.w3.org/2000/svg", "", picture)
+    assert len(picture.encode()) <= 60_000
+
+
+def test_the_picture_is_of_the_call_that_the_facts_are_about() -> None:
+    judged = judge(reference_files())
+    assert judged.timeline() == ""
+    for size in (2, 3):
+        scenario = Scenario("broadcast", size, (3,))
+        judged.run(
+            scenario.draw(judged.seed.generator()).case,
+            [scenario.draw(judged.seed.generator()).inputs],
+            facts=[{"size": str(size)}],
+        )
+    assert "rank 2" in judged.timeline()
+    judged.note({"size": "2"})
+    assert "rank 2" not in judged.timeline()
+    judged.note({"size": "unknown"})
+    assert "rank 2" in judged.timeline()
+
+
+def test_what_is_too_large_to_be_drawn_small_gets_no_picture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("autograder.judge._PICTURE", 100)
+    judged = judge(reference_files())
+    drawn = ONE_RANK.draw(judged.seed.generator())
+    judged.run(drawn.case, [drawn.inputs])
+    assert judged.timeline() == ""
+
+
+def test_only_a_row_that_did_not_pass_has_a_picture() -> None:
+    grade = graded(patched({"broadcast": HANGS}), ["broadcast/from_rank_0", "barrier"])
+    assert "<svg" in rows_of(grade, "broadcast")["from_rank_0"].timeline
+    assert not any(row.timeline for row in grade.rows_of("barrier"))

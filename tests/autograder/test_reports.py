@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import multirank
 from autograder.grade import About, Grade, Outcome, Row
 from autograder.intake import Ignored
 from autograder.manifest import Problem
-from autograder.report import gradescope, page, write_all, write_results
+from autograder.report import gradescope, page, staff, write_all, write_results
 from autograder.report.record import grade_record
 
 SCHEMA = json.loads((Path(__file__).parent / "gradescope_schema.json").read_text())
@@ -211,7 +212,7 @@ def test_the_record_holds_everything(grade: Grade) -> None:
     third = record["checks"][5]
     assert (third["id"], third["outcome"], third["staff"]) == ("outcomes.3", "failed", STAFF)
     assert third["facts"]["dtype"] == "float32"
-    planned = {name for name in Row.__dataclass_fields__ if name != "problem_number"}
+    planned = set(Row.__dataclass_fields__) - {"problem_number", "timeline"}
     renamed = {"check_id": "id", "problem_id": "problem"}
     assert set(third) == {renamed.get(name, name) for name in planned}
 
@@ -343,6 +344,19 @@ def test_links_lead_to_what_they_name(grade: Grade) -> None:
     assert set(links) <= set(ids)
 
 
+def test_the_page_shows_some_timelines_and_no_other_report_has_any(grade: Grade) -> None:
+    picture = multirank.timeline(multirank.Trace(), titles=[HOSTILE]).svg()
+    for n in range(2, 10):
+        grade.record(f"outcomes.{n}", Outcome.FAILED, message=f"m{n}", timeline=picture)
+    html = page.render(grade)
+    assert html.count("<svg xmlns") == html.count("What the ranks did: a timeline") == 6
+    assert html.count("no room for its timeline") == 2
+    assert "<script" not in html
+    Elements(html)
+    for other in (gradescope.results(grade), grade_record(grade)):
+        assert "svg" not in json.dumps(other)
+
+
 def test_a_page_of_full_marks_has_nothing_to_look_at() -> None:
     grade = Grade([THIRDS], [row(THIRDS, 1, Fraction(1))], About(course="A course"))
     grade.record("thirds.1", Outcome.PASSED)
@@ -352,19 +366,44 @@ def test_a_page_of_full_marks_has_nothing_to_look_at() -> None:
     assert "width: 100.0%" in html
 
 
+# --- report-staff.html -------------------------------------------------------------------------
+
+
+def test_the_staffs_page_shows_what_students_may_not_see(grade: Grade) -> None:
+    html = staff.render(grade)
+    assert f"{STAFF}-flag" in html
+    assert f"{STAFF}-fingerprint" in html
+    assert html.count(f"<pre>{STAFF}</pre>") == len(Outcome)
+    assert "no: the secret is a known one" in html
+    assert all(row.check_id in html for row in grade.rows)
+    for other in (page.render(grade), json.dumps(gradescope.results(grade))):
+        assert STAFF not in other
+
+
+def test_the_staffs_page_runs_nothing_and_shows_hostile_text_as_text(grade: Grade) -> None:
+    html = staff.render(grade)
+    Elements(html)
+    assert "default-src 'none'" in html
+    assert "<b>" not in html
+    assert "<script" not in html
+    assert "\x1b" not in html
+
+
 # --- files -------------------------------------------------------------------------------------
 
 
-def test_all_three_files_are_written_and_nothing_else(grade: Grade, tmp_path: Path) -> None:
+def test_all_four_files_are_written_and_nothing_else(grade: Grade, tmp_path: Path) -> None:
     write_all(grade, tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "grade.json",
+        "report-staff.html",
         "report.html",
         "results.json",
     ]
     validate(json.loads((tmp_path / "results.json").read_text()))
     assert json.loads((tmp_path / "grade.json").read_text())["schema"] == 1
     assert (tmp_path / "report.html").read_text() == page.render(grade)
+    assert (tmp_path / "report-staff.html").read_text() == staff.render(grade)
 
 
 def test_after_each_check_only_the_results_are_written(grade: Grade, tmp_path: Path) -> None:

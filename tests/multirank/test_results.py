@@ -181,6 +181,19 @@ def test_a_sharded_tensor_is_refused_with_what_to_do() -> None:
 
 
 def test_large_results_arrive() -> None:
-    got = returned(lambda: [torch.full((4 << 20,), 7, dtype=torch.uint8), "x" * (8 << 20)])
+    got = returned(lambda: [torch.full((4 << 20,), 7, dtype=torch.uint8), "x" * (2 << 20)])
     assert int(got[0].sum(dtype=torch.int64)) == 7 * (4 << 20)
-    assert len(got[1]) == 8 << 20
+    assert len(got[1]) == 2 << 20
+
+
+def test_a_world_may_allow_its_ranks_less() -> None:
+    def half_full() -> torch.Tensor:
+        return torch.ones(128, dtype=torch.uint8)
+
+    def too_much() -> torch.Tensor:
+        return torch.ones(4000, dtype=torch.uint8)
+
+    with multirank.World(1, process_group=False, result_bytes=256) as world:
+        assert world.call(half_full).results[0].sum() == 128
+        with pytest.raises(multirank.RanksFailed, match="4000 more bytes do not fit into the 256"):
+            world.call(too_much)
