@@ -19,8 +19,8 @@ import numpy.typing as npt
 from .causes import CAUSES
 from .evidence import REDUCTIONS, ByRank, Evidence, Facts, pieces
 
-# More elements than this in all results together are not worth the memory of looking closer.
-_MOST = 2**22
+# More than this, elements of all results times ranks, is not worth the time of looking closer.
+_MOST = 2**25
 # Fewer wrong elements than this could look like anything by chance.
 _FEWEST = 2
 _NAMED = 2  # causes
@@ -138,7 +138,7 @@ def _require_one_for_each_rank(
 
 
 def _causes(evidence: Evidence) -> list[str]:
-    if sum(a.size for _, a, _ in evidence.pairs) > _MOST:
+    if sum(a.size for _, a, _ in evidence.pairs) * evidence.n > _MOST:
         return []
     if evidence.wrong_elements() < _FEWEST:
         return []

@@ -79,12 +79,10 @@ def divided_at_every_hop(evidence: Evidence) -> Words | None:
     if n <= 2 or not evidence.reduces("AVG"):
         return None
     for divisor in (2, n):
-        fitting = [_fits_hops(evidence, one, divisor) for one in evidence.wrong]
-        elements = sum(len(fits) for fits in fitting)
-        if all(fits.all() for fits in fitting) and not evidence.is_chance(
-            elements * np.log(4 * n), elements
-        ):
-            return {"d": divisor, "W": n}
+        if all(bool(_fits_hops(evidence, one, divisor).all()) for one in evidence.wrong):
+            elements = sum(min(int(one.at.sum()), _LOOKED_AT) for one in evidence.wrong)
+            if not evidence.is_chance(elements * np.log(4 * n), elements):
+                return {"d": divisor, "W": n}
     return None
 
 

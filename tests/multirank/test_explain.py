@@ -696,8 +696,10 @@ def test_results_of_another_shape_are_named_but_not_explained() -> None:
 
 
 def test_results_too_large_to_look_at_closely_are_not_explained() -> None:
-    large = [np.zeros(2**21 + 1, np.float32)] * 2
+    large = [np.zeros(2**23 + 1, np.float32)] * 2
     assert explain(large, [x + 1 for x in large], large).causes == []
+    many = [np.zeros(2**13 + 1, np.float32)] * 64
+    assert explain(many, [x + 1 for x in many], many).causes == []
 
 
 def test_zeros_are_nobody_s_data() -> None:
