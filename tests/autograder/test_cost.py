@@ -24,6 +24,7 @@ from autograder.cost import (
     score_time,
     worst,
 )
+from autograder.failure import CheckFailed
 from autograder.inputs import Seed, known_secret
 from autograder.judge import Answer, Judge
 from autograder.paths import REFERENCE
@@ -362,6 +363,29 @@ def test_the_reference_takes_the_time_that_its_docstring_states(
     assert model(real.trace, 8).seconds == pytest.approx(stated, rel=1e-9)
     (shrunk,) = reference_answers(function, 8, nbytes // collective.SHRUNK)
     assert model(shrunk.trace, 8, collective.SHRUNK).seconds == pytest.approx(stated, rel=1e-9)
+
+
+def test_what_is_sent_after_the_call_has_returned_is_not_for_free() -> None:
+    """As by a function that puts its work off until somebody looks at the result."""
+    files = reference_files()
+    late = """
+import torch
+
+_broadcast, _flatten_tensor = broadcast, torch.Tensor.flatten
+
+
+def broadcast(tensor, src, group=None):
+    def flatten(self):
+        torch.Tensor.flatten = _flatten_tensor
+        _broadcast(tensor, src, group)
+        return self.flatten()
+
+    torch.Tensor.flatten = flatten
+"""
+    submission = files | {"collectives.py": files["collectives.py"] + late.encode()}
+    judge = Judge(submission, files, Seed.of(known_secret(1), "x"), lambda: 60.0)
+    with pytest.raises(CheckFailed, match=r"rank \d still sends or receives .*collectives\.py"):
+        collective._score_call(judge, "broadcast", 2, 1 << 12, np.random.default_rng(0))
 
 
 def test_expected_elements_are_those_of_the_definition() -> None:
