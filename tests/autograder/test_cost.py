@@ -29,7 +29,7 @@ from autograder.inputs import Seed, known_secret
 from autograder.judge import Answer, Judge
 from autograder.paths import REFERENCE
 from multirank import Mark, Operation, ReplayError, Trace, replay_programs
-from multirank.modelling.programs import Recv, Send
+from multirank.modelling.programs import Irecv, Isend, Recv, Send, Wait
 from tests.multirank import algorithms
 from tests.multirank.algorithms import Algorithm, Program
 
@@ -257,6 +257,14 @@ def one_after_another(rank: int, n: int, nbytes: int) -> Program:
         yield Recv(0)
 
 
+def two_rings(rank: int, n: int, nbytes: int) -> Program:
+    for _ in range(2 * (n - 1)):
+        sends = [Isend((rank + way) % n, nbytes // n // 2) for way in (1, -1)]
+        receives = [Irecv((rank - way) % n) for way in (1, -1)]
+        yield from (*sends, *receives)
+        yield from (Wait(step) for step in (*sends, *receives))
+
+
 def scatter_then_all_gather(rank: int, n: int, nbytes: int) -> Program:
     yield from algorithms.direct_scatter(rank, n, nbytes)
     yield from algorithms.ring(rank, n, nbytes)
@@ -283,6 +291,7 @@ TABLE: dict[str, tuple[Algorithm, Algorithm]] = {
             algorithms.ring_all_reduce,
             {
                 "ring": algorithms.ring_all_reduce,
+                "two rings, half of the tensor each way": two_rings,
                 "recursive halving and doubling": algorithms.rabenseifner,
                 "recursive doubling": algorithms.recursive_doubling,
                 "ring of blocking calls": algorithms.blocking_ring,
