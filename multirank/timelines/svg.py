@@ -32,7 +32,7 @@ _LEGEND = {
     "own": ("o", "the rank's own code"),
     "compute": ("c", "declared compute"),
     "wait": ("w", "waits"),
-    "for ever": ("v", "waits, and that never ends"),
+    "for ever": ("v", "waits, and was not seen to end"),
     "send": ("s", "send"),
     "receive": ("r", "receive"),
     "collective": ("l", "collective"),
@@ -40,7 +40,7 @@ _LEGEND = {
     "span": ("b", "block"),
     "message": ("a", "message"),
     "point": ("p", "mark"),
-    "dropped": ("", "handle dropped, never complete"),
+    "dropped": ("", "handle dropped, not seen complete"),
 }
 
 _RULES = """

@@ -24,7 +24,7 @@ import torch.distributed as dist
 
 import multirank
 from multirank import INFINIBAND, Mark, Operation, Run, Trace, timeline
-from multirank.gallery import different_tags, dropped_handle
+from multirank.gallery import different_tags, dropped_handle, groups_in_different_order
 from multirank.timelines.build import MOST_OPERATIONS, from_replay, from_run, from_trace
 from multirank.timelines.layout import MOST_ROWS, lay_out, pack
 from multirank.timelines.panel import Bar, Panel
@@ -201,8 +201,17 @@ def test_a_dropped_handle_ends_with_its_drop_and_its_message_has_no_arrow() -> N
     (send,) = of_kind(panel, "send")
     assert send.open
     assert send.end < panel.end / 2
-    assert "handle dropped" in send.detail
+    assert send.detail.endswith("not seen to end, handle dropped without wait()")
     assert panel.arrows == []
+
+
+def test_a_group_that_is_made_is_named_by_its_ranks() -> None:
+    run = multirank.run(groups_in_different_order, 3, timeout=10, check=False)
+    labels = {bar.label for bar in of_kind(from_run(run, "groups"), "collective")}
+    assert {label.partition(" · ")[0] for label in labels} == {
+        "new_group of 0, 1",
+        "new_group of 1, 2",
+    }
 
 
 def test_a_rank_that_raised_is_named_by_its_exception() -> None:
@@ -213,7 +222,11 @@ def test_a_rank_that_raised_is_named_by_its_exception() -> None:
 
     run = multirank.run(stumbles, 2, timeout=10, check=False)
     assert from_run(run, "fails").endings[1] == "KeyError"
-    assert ">KeyError<" in timeline(run).svg()
+    svg = timeline(run).svg()
+    assert ">KeyError<" in svg
+    # Its peer was stopped: nobody knows whether it would have waited for ever.
+    assert ">waits, and was not seen to end<" in svg
+    assert "never" not in svg
 
 
 def test_a_message_that_makes_no_sense_gets_no_arrow() -> None:
