@@ -33,6 +33,8 @@ def _is_times(evidence: Evidence, one: Wrong, factor: float) -> bool:
         if factor >= 1:
             return bool(np.all(actual == expected * round(factor)))
         divisor = round(1 / factor)
+        if np.abs(actual).max() < 2:  # so small a quotient may be anything
+            return False
         down = np.all(actual == expected // divisor)
         to_zero = np.all(actual == np.sign(expected) * (np.abs(expected) // divisor))
         return bool(down or to_zero)

@@ -726,6 +726,13 @@ def test_integers_that_floats_would_hold_were_not_rounded_by_them() -> None:
     assert explain([large + 2] * 2, [large] * 2).causes == []
 
 
+def test_zeros_are_no_mean_of_small_integers() -> None:
+    expected = np.array([1, 0, 2, -1, 3, 1])
+    assert names(explain([np.zeros(6, np.int64)] * W, [expected] * W)) == ["untouched"]
+    assert explain([np.full(6, -1)] * W, [np.array([-1, -4, -2, -1, -3, -2])] * W).causes == []
+    assert names(explain([np.arange(9)] * W, [np.arange(9) * W + 1] * W)) == ["mean for sum"]
+
+
 def test_nan_is_right_where_it_is_expected() -> None:
     nan = np.array([1, np.nan], np.float32)
     assert explain([nan, nan], [nan, nan.copy()]) == Explanation([], [])
