@@ -15,7 +15,7 @@ from html import escape
 
 from .layout import Lane, Layout, Shape, lay_out
 from .panel import PART, Panel
-from .words import duration, nbytes_text, ticks
+from .words import duration, letters, nbytes_text, ticks
 
 NAMES, PLOT = 132, 1000  # px: widths of the ranks' names, and of the plot
 LETTER, INDENT = 6.8, 6  # px: of a label's letter, about, and before a label
@@ -289,7 +289,7 @@ class _Pen:
             f"<title>{escape(label)}\n{escape(detail)}</title></rect>\n"
         )
         room = (end - start) * self._scale / 100 * PLOT - INDENT - 3
-        if fit := next((one for one in shortened(label) if len(one) * LETTER <= room), None):
+        if fit := next((one for one in shortened(label) if letters(one) * LETTER <= room), None):
             self._labels.append(
                 f'<text class="t{style}" x="{x}" dx="{INDENT}" y="{self.y + DOWN:g}">'
                 f"{escape(fit)}</text>\n"

@@ -30,7 +30,7 @@ from multirank.timelines.layout import MOST_ROWS, lay_out, pack
 from multirank.timelines.panel import Bar, Panel
 from multirank.timelines.svg import CROWD, shortened
 from multirank.timelines.timeline import MOST_BYTES
-from multirank.timelines.words import clean, duration, nbytes_text, ticks
+from multirank.timelines.words import clean, duration, letters, nbytes_text, ticks
 
 KINDS = {"send": "send", "recv": "receive", "all_reduce": "collective", "barrier": "collective"}
 HOSTILE = "</title></svg><script>alert(1)</script>&\x00\x1b\u202e\ud800\n\"'"
@@ -365,6 +365,15 @@ def test_times_and_sizes_are_told_with_three_digits() -> None:
     ]
 
 
+def test_wide_letters_take_the_room_of_two() -> None:
+    assert letters("ab… µs →") == 8
+    assert letters("a日本") == 5
+    whole, part = Mark(0, "begin", "日" * 40, 0.0), Mark(0, "begin", "日" * 40, 1.0)
+    ends = [Mark(0, "end", "", 0.8), Mark(0, "end", "", 1.3)]
+    svg = timeline(Trace([], [whole, ends[0], part, ends[1]])).svg()
+    assert svg.count("日" * 40 + "</text>") == 1  # 544 of 606 px, not of 379
+
+
 def test_a_label_is_shortened_part_by_part() -> None:
     assert list(shortened("send → 1 · 4 B · a.py:3")) == [
         *("send → 1 · 4 B · a.py:3", "send → 1 · 4 B", "send → 1", "→ 1")
@@ -669,3 +678,17 @@ class TestInABrowser:
         labels = re.findall(r'<text class="t\w" x="([^"]+)" dx="6" y="([^"]+)">', page)
         seen, _ = open_page(page, tmp_path)
         assert seen["at first"]["labels"] == pytest.approx(len(labels), abs=3)
+
+    def test_its_script_gives_wide_letters_their_room_too(self, tmp_path: Path) -> None:
+        marks = [
+            Mark(0, "begin", "日" * 40, 0.0),
+            Mark(0, "end", "", 0.5),
+            Mark(0, "mark", "", 1.3),
+        ]
+        exchange = [
+            operation(0, "send", 0.1, 0.2, 1, (0, 1)),
+            operation(1, "recv", 0.1, 0.2, 0, (0, 1)),
+        ]
+        seen, console = open_page(timeline(Trace(exchange, marks)).html(), tmp_path)
+        assert console == ""
+        assert seen["wide"]["labels"] == seen["at first"]["labels"] + 1  # the block's
