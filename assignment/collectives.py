@@ -55,7 +55,7 @@ Cost
 
     Up to 1.05 times the bytes, and 1.1 times the time, earns all points for cost, 1.6 times three
     quarters, 2.2 times half, and 3.2 times a quarter; the worse of the two counts. Less is welcome.
-    The number of messages is free, up to 50,000 in a call.
+    Messages are not counted apart, up to 50,000 in a call; but each takes its 20 us.
 
     all_reduce, reduce_scatter and all_gather are graded at 4 and at 8 ranks, with 64 MiB, and the
     worse counts; broadcast, reduce and all_to_all at 8 ranks, with 64 KiB or 64 MiB, whichever is
@@ -64,6 +64,7 @@ Cost
 
                                                                         64 KiB    64 MiB
         all_reduce      ring                                                        1.00
+                        two rings, half of the tensor each way                      1.11
                         recursive halving and doubling                              0.94
                         recursive doubling                                          1.55
                         ring of blocking calls                                      2.00

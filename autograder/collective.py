@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -241,6 +242,11 @@ def _run_sized(
     facts = {"world size": str(world_size), "dtype": "float32", "size": size_in_words(nbytes)}
     calls: list[list[dict[str, Any]]] = [inputs, [samples] * world_size]
     answer, sampled = judge.run(case, calls, timeout=60.0, facts=[facts, facts])
+    for operation in sampled.trace.operations:
+        raise CheckFailed(
+            f"rank {operation.rank} still sends or receives after the call has returned "
+            f"({Path(operation.file).name}, line {operation.line}), so its cost does not count"
+        )
     index = np.arange(length)[None, :] + np.array(starts)[:, None]
     for rank in [0] if function in TO_ROOT else range(world_size):
         expected = expected_elements(function, index, rank, nbytes // 4 // world_size, numbers)

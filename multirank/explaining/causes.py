@@ -181,6 +181,13 @@ CAUSES: tuple[Cause, ...] = (
         alone=True,
     ),
     Cause(
+        "running sum passed on",
+        "each wrong rank counts its neighbour's contribution {times} times: consistent with "
+        "passing on the sum so far, where what was last received is to be passed on",
+        sums.running_sum_passed_on,
+        alone=True,
+    ),
+    Cause(
         "different contributions twice",
         "every wrong element counts one rank's contribution twice, not everywhere the same rank's: "
         "consistent with one step too many",

@@ -78,8 +78,10 @@ def nothing_for_the_root(evidence: Evidence) -> Words | None:
 
 
 def _holder(evidence: Evidence) -> int | None:
-    """The one rank whose input all wrong ranks hold, unless it is their own."""
+    """The one rank whose input all wrong ranks hold, unless it is their own, or all zero."""
     wrong = evidence.wrong
+    if not any(one.actual.any() for one in wrong):
+        return None  # zeros are anybody's
     holders = [
         source
         for source in range(evidence.n)

@@ -23,8 +23,9 @@ ByRank = Sequence[Any]  # for each rank an array, a tensor, a list of them, or N
 # From 1 to the next number, by dtype.
 _SPACING = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
 # A reading that fits random numbers more often than this is no evidence.
-_CHANCE = 2e-3
-_REDUCTIONS: dict[str, Callable[..., Values]] = {
+CHANCE = 2e-3
+_COUNTED = 64  # elements of a rank: more evidence is not needed
+REDUCTIONS: dict[str, Callable[..., Values]] = {
     "SUM": np.sum,
     "AVG": np.mean,
     "PRODUCT": np.prod,
@@ -121,8 +122,11 @@ class Evidence:
 
     @cached_property
     def wrong(self) -> list[Wrong]:
-        """The ranks that have wrong elements."""
-        found = [Wrong(place, a, e, ~self.close(a, e, np.abs(e))) for place, a, e in self.pairs]
+        """The ranks that have wrong elements. NaN is right where it is expected."""
+        found = [
+            Wrong(place, a, e, ~(self.close(a, e, np.abs(e)) | (np.isnan(a) & np.isnan(e))))
+            for place, a, e in self.pairs
+        ]
         return [one for one in found if one.at.any()]
 
     def wrong_elements(self) -> int:
@@ -173,9 +177,35 @@ class Evidence:
 
     def is_chance(self, log_choices: float, elements: int) -> bool:
         """Whether random numbers would often fit one of so many readings in so many elements."""
-        largest = max(float(np.abs(e).max(initial=0)) for _, _, e in self.pairs)
-        grain = max(2 * self.rounding, 1 / (1 + largest))
-        return log_choices + elements * math.log(grain) > math.log(_CHANCE)
+        return log_choices + elements * math.log(self._grain) > math.log(CHANCE)
+
+    @cached_property
+    def _grain(self) -> float:
+        """How often two numbers of the call would be equal by chance, at most.
+
+        Whole numbers could be any up to the largest; of others there are at least those seen.
+        """
+        seen = np.concatenate([e.astype(np.float64) for _, _, e in self.pairs])
+        if np.array_equal(seen, np.round(seen)):
+            alike = 1 / (1 + float(np.abs(seen).max(initial=0)))
+        else:
+            given = [one.astype(np.float64) for one in self.inputs if one is not None]
+            alike = 1 / len(np.unique(np.concatenate([seen, *given])))
+        return max(2 * self.rounding, alike)
+
+    def independent_elements(self) -> int:
+        """The wrong elements, but those that are made of the same inputs on several ranks once."""
+        made = {
+            (one.place if self.is_part(one.place, one.at.size) else 0, int(index))
+            for one in self.wrong
+            for index in np.flatnonzero(one.at)[:_COUNTED]
+        }
+        return len(made)
+
+    def is_part(self, place: int, size: int) -> bool:
+        """Whether a result of this size is one part of what the rank put in."""
+        given = self.inputs[place]
+        return given is not None and given.size > size
 
     # --- What was put in --------------------------------------------------------------------------
 
@@ -213,7 +243,7 @@ class Evidence:
 
 def reduction(op: str, terms: Values) -> Values:
     """[n, size] terms, reduced over the ranks."""
-    return np.asarray(_REDUCTIONS[op](terms, axis=0))
+    return np.asarray(REDUCTIONS[op](terms, axis=0))
 
 
 def plain(arrays: ByRank) -> list[Values | None]:
@@ -222,13 +252,22 @@ def plain(arrays: ByRank) -> list[Values | None]:
 
 
 def pieces(array: Any) -> list[npt.NDArray[Any]]:
-    """An array, a tensor, or a list of them, as numpy arrays of their own shapes."""
+    """An array, a tensor, or a list of them, as numpy arrays of their own shapes.
+
+    Raises:
+        TypeError: it does not hold real numbers.
+    """
     if isinstance(array, list | tuple):
         return [piece for one in array for piece in pieces(one)]
     if isinstance(array, torch.Tensor):
-        narrow = array.dtype in (torch.bfloat16, torch.float16)
-        array = (array.float() if narrow else array).detach().cpu().numpy()
-    return [np.asarray(array)]
+        dense = array.detach().to_dense().cpu().resolve_neg()
+        narrow = dense.is_floating_point() and dense.dtype is not torch.float64
+        array = (dense.float() if narrow else dense).numpy()
+    numbers = np.asarray(array)
+    if numbers.dtype.kind not in "biuf":
+        hint = "; give torch.view_as_real() of it" if numbers.dtype.kind == "c" else ""
+        raise TypeError(f"explain() compares real numbers, not {numbers.dtype}{hint}")
+    return [numbers]
 
 
 def shape_of(array: Any) -> tuple[int, ...] | None:
@@ -240,8 +279,7 @@ def shape_of(array: Any) -> tuple[int, ...] | None:
 def _flat(array: Any) -> Values:
     parts = pieces(array)
     flat = np.concatenate([part.ravel() for part in parts]) if parts else np.empty(0)
-    exact = flat.dtype.kind in "ib" or (flat.dtype.kind == "u" and flat.dtype.itemsize < 8)
-    return flat.astype(np.int64 if exact else np.float64)
+    return flat.astype(np.int64 if flat.dtype.kind in "biu" else np.float64)
 
 
 def _rounding(arrays: Iterable[Any], dtype: str | None) -> float:

@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .causes import CAUSES
-from .evidence import ByRank, Evidence, Facts, pieces
+from .evidence import REDUCTIONS, ByRank, Evidence, Facts, pieces
 
-# More elements than this in all results together are not worth the memory of looking closer.
-_MOST = 2**22
+# More than this, elements of all results times ranks, is not worth the time of looking closer.
+_MOST = 2**25
 # Fewer wrong elements than this could look like anything by chance.
 _FEWEST = 2
 _NAMED = 2  # causes
@@ -74,22 +74,26 @@ def explain(
 
     Args:
         actual: for each rank of the group, in group order, its result: an array, a tensor (any
-            shape and dtype but complex), a list of them (gather), or None where it is not compared.
-        expected: what each should be.
+            shape and dtype but complex), or a list of them (gather).
+        expected: what each should be; None where it is not compared.
         inputs_by_rank: what each put in (None: unknown, or nothing): the same size as the result,
             or for a scatter or reduce_scatter that of all parts together.
         facts: what else is known about the call; the more is given, the more causes can be told.
 
     Raises:
-        ValueError: the sequences, or what `facts` gives by rank, have different lengths.
+        ValueError: the sequences, or what `facts` gives by rank, have different lengths; `facts`
+            has an op that is none.
+        TypeError: there is something else than real numbers.
     """
     known = facts or Facts()
     inputs = [None] * len(actual) if inputs_by_rank is None else inputs_by_rank
     _require_one_for_each_rank(actual, expected, inputs, known)
+    if known.op is not None and known.op not in REDUCTIONS:
+        raise ValueError(f"facts.op is {known.op!r}; it must be one of {', '.join(REDUCTIONS)}")
     compared = [
-        (place, pieces(a), pieces(e))
+        (place, pieces([] if a is None else a), pieces(e))
         for place, (a, e) in enumerate(zip(actual, expected, strict=True))
-        if a is not None and e is not None
+        if e is not None
     ]
     ranks = range(len(actual)) if known.ranks is None else known.ranks
     unlike = [
@@ -127,13 +131,14 @@ def _require_one_for_each_rank(
     for name, given in by_rank.items():
         if given is not None and len(given) != len(actual):
             raise ValueError(
-                f"{name} has {len(given)} entries, actual has {len(actual)}: "
-                "each needs an entry for each rank of the group (None where there is nothing)"
+                f"{name} has {len(given)} entries, actual has {len(actual)}: each needs an entry "
+                "for each rank of the group (None where there is nothing; [x] * n for n ranks "
+                "that all have x)"
             )
 
 
 def _causes(evidence: Evidence) -> list[str]:
-    if sum(a.size for _, a, _ in evidence.pairs) > _MOST:
+    if sum(a.size for _, a, _ in evidence.pairs) * evidence.n > _MOST:
         return []
     if evidence.wrong_elements() < _FEWEST:
         return []
@@ -151,7 +156,11 @@ def _causes(evidence: Evidence) -> list[str]:
 def _unlike(rank: int, got: list[npt.NDArray[Any]], wanted: list[npt.NDArray[Any]]) -> WrongRank:
     shapes = [", ".join(str(one.shape) for one in arrays) for arrays in (got, wanted)]
     size = sum(one.size for one in got)
-    told = f"rank {rank}: the shape is {shapes[0]} and should be {shapes[1]}"
+    told = f"rank {rank}: " + (
+        f"the shape is {shapes[0]} and should be {shapes[1]}"
+        if got
+        else f"there is no result; it should have the shape {shapes[1]}"
+    )
     return WrongRank(rank, None, size, size, told)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
 
 from .copies import Words
-from .evidence import Evidence, Mask, Values, Wrong, reduction
+from .evidence import CHANCE, Evidence, Mask, Values, Wrong, reduction
 
 _FEWEST_ROUNDED = 4  # elements, to tell a rounding from a small mistake
 _LOOKED_AT = 4096  # elements of each rank, where many sums are tried
@@ -32,6 +33,8 @@ def _is_times(evidence: Evidence, one: Wrong, factor: float) -> bool:
         if factor >= 1:
             return bool(np.all(actual == expected * round(factor)))
         divisor = round(1 / factor)
+        if np.abs(actual).max() < 2:  # so small a quotient may be anything
+            return False
         down = np.all(actual == expected // divisor)
         to_zero = np.all(actual == np.sign(expected) * (np.abs(expected) // divisor))
         return bool(down or to_zero)
@@ -78,12 +81,10 @@ def divided_at_every_hop(evidence: Evidence) -> Words | None:
     if n <= 2 or not evidence.reduces("AVG"):
         return None
     for divisor in (2, n):
-        fitting = [_fits_hops(evidence, one, divisor) for one in evidence.wrong]
-        elements = sum(len(fits) for fits in fitting)
-        if all(fits.all() for fits in fitting) and not evidence.is_chance(
-            elements * np.log(4 * n), elements
-        ):
-            return {"d": divisor, "W": n}
+        if all(bool(_fits_hops(evidence, one, divisor).all()) for one in evidence.wrong):
+            elements = sum(min(int(one.at.sum()), _LOOKED_AT) for one in evidence.wrong)
+            if not evidence.is_chance(elements * np.log(4 * n), elements):
+                return {"d": divisor, "W": n}
     return None
 
 
@@ -124,11 +125,18 @@ def another_op(evidence: Evidence) -> Words | None:
     found = [op for op in others if op != asked and _is_reduction(evidence, op)]
     if len(found) != 1 or _is_anybodys_input(evidence):
         return None
+    if found[0] in ("MIN", "MAX") and _is_chance_choice(evidence):
+        return None
     return {"other": found[0], "op": asked}
 
 
 def _is_reduction(evidence: Evidence, op: str) -> bool:
     return _all_are(evidence, lambda terms: reduction(op, terms))
+
+
+def _is_chance_choice(evidence: Evidence) -> bool:
+    """Whether any choice of one rank's input for each element would often be the least of all."""
+    return float(evidence.n) ** -evidence.independent_elements() > CHANCE
 
 
 def _is_anybodys_input(evidence: Evidence) -> bool:
@@ -156,7 +164,16 @@ def integers_through_floats(evidence: Evidence) -> Words | None:
             return None
         if not np.all(np.abs(actual - expected) <= np.abs(expected) // _SMALL):
             return None
-    return {}
+    kept = {dtype: _kept(evidence, dtype) for dtype in (np.float32, np.float64)}
+    return {} if any(actual == 1 and expected < 0.5 for actual, expected in kept.values()) else None
+
+
+def _kept(evidence: Evidence, dtype: type[np.floating[Any]]) -> tuple[float, float]:
+    """Of the wrong integers, and of what they should be, the part that the dtype can hold."""
+    actual = np.concatenate([one.actual[one.at] for one in evidence.wrong])
+    expected = np.concatenate([one.expected[one.at] for one in evidence.wrong])
+    held, due = (float(np.mean(v.astype(dtype).astype(np.int64) == v)) for v in (actual, expected))
+    return held, due
 
 
 def sent_in_a_narrower_dtype(evidence: Evidence) -> Words | None:
@@ -173,7 +190,7 @@ def sent_in_a_narrower_dtype(evidence: Evidence) -> Words | None:
 
 def _rounded(values: Values, dtype: str) -> Values:
     narrow = torch.from_numpy(np.ascontiguousarray(values, np.float64)).to(getattr(torch, dtype))
-    return np.asarray(narrow.double().numpy())
+    return np.asarray(narrow.double().numpy()).astype(values.dtype)
 
 
 def _sums_of_rounded(evidence: Evidence, one: Wrong, dtype: str) -> bool:

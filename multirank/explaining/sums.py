@@ -36,11 +36,17 @@ class _Sum:
 
 
 def _sums(evidence: Evidence) -> list[_Sum]:
-    """One for each wrong rank; none where neither a sum nor a mean of the inputs was asked for."""
+    """One for each wrong rank; none where neither a sum nor a mean of the inputs was asked for.
+
+    None either where most wrong elements are as near to the right sum as rounding large terms that
+    cancel each other may bring them: then anything small seems to be missing, or too much.
+    """
     if "sums" not in evidence.kept:
-        evidence.kept["sums"] = list(_each_sum(evidence))
-    found: list[_Sum] = evidence.kept["sums"]
-    return found
+        found = list(_each_sum(evidence))
+        near = [evidence.close(one.held, one.due, one.scale) for one in found]
+        evidence.kept["sums"] = found if found and np.concatenate(near).mean() < 0.5 else []
+    kept: list[_Sum] = evidence.kept["sums"]
+    return kept
 
 
 def _each_sum(evidence: Evidence) -> Iterator[_Sum]:
@@ -109,13 +115,36 @@ def different_twice(evidence: Evidence) -> Words | None:
     return _different(evidence, 1)
 
 
+def running_sum_passed_on(evidence: Evidence) -> Words | None:
+    """Whether every rank passed all that it had summed up so far, n-1 times around a ring.
+
+    The rank k places away is then counted as often as one can choose k of n-1.
+    """
+    sums = _sums(evidence)
+    if not sums or evidence.n <= 2:
+        return None
+    weights = np.array([math.comb(evidence.n - 1, k) for k in range(evidence.n)])
+    for step in (1, -1):
+        if all(_are_weighted(evidence, one, weights, step) for one in sums):
+            return {"times": evidence.n - 1}
+    return None
+
+
+def _are_weighted(evidence: Evidence, one: _Sum, weights: Values, step: int) -> bool:
+    """Whether the rank k steps away is counted weights[k] times in all elements."""
+    order = (one.place + step * np.arange(evidence.n)) % evidence.n
+    counted = weights[:, None] * one.terms[order]
+    wanted, scale = counted.sum(axis=0), np.abs(counted).sum(axis=0)
+    return bool(evidence.close(one.held, wanted, scale).all())
+
+
 def only_one(evidence: Evidence) -> Words | None:
     """Whether each wrong element is what one rank put in, with nothing added."""
     sums = _sums(evidence)
     if not sums or evidence.reduces("AVG"):
         return None
     for one in sums:
-        if not evidence.close(one.held, one.terms, one.scale).any(axis=0).all():
+        if not evidence.close(one.held, one.terms, np.abs(one.terms)).any(axis=0).all():
             return None
     elements = sum(len(one.held) for one in sums)
     return None if evidence.is_chance(elements * math.log(evidence.n), elements) else {}
@@ -142,7 +171,8 @@ def several_mistakes(evidence: Evidence) -> Words | None:
                 return None
             log_choices += sum(math.log(len(some)) for some in options)
             elements += len(inside)
-            told.append((one, inside, chosen))
+            if any(chosen):  # within rounding, a wrong part may fit the right sum too
+                told.append((one, inside, chosen))
     if not told or evidence.is_chance(log_choices, elements):
         return None
     one, inside, chosen = told[0]
@@ -153,13 +183,8 @@ def several_mistakes(evidence: Evidence) -> Words | None:
 
 def _parts(evidence: Evidence, one: _Sum) -> list[Values]:
     """The indices of each part that a ring works on: of a reduce_scatter's result, all."""
-    return np.array_split(np.arange(one.size), 1 if _is_part(evidence, one) else evidence.n)
-
-
-def _is_part(evidence: Evidence, one: _Sum) -> bool:
-    """Whether a result is one part of what each rank put in."""
-    given = evidence.inputs[one.place]
-    return given is not None and given.size != one.size
+    parts = 1 if evidence.is_part(one.place, one.size) else evidence.n
+    return np.array_split(np.arange(one.size), parts)
 
 
 def _options(
@@ -171,7 +196,8 @@ def _options(
     given = evidence.inputs[source]
     if given is None or (size % n != 0 and given.size == size):
         return found
-    step, right = (size, one.place) if _is_part(evidence, one) else (size // n, number)
+    is_part = evidence.is_part(one.place, size)
+    step, right = (size, one.place) if is_part else (size // n, number)
     for part in range(n):
         if part != right:
             taken = given[one.index[inside] + (part - number) * step]

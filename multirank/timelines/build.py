@@ -118,7 +118,9 @@ class _Recorded:
         start, end = self._times(operation.issued, ended)
         kind, peer = _KINDS.get(operation.name, "collective"), operation.peer
         name = clean(f"{operation.variant}_{operation.name}".lstrip("_"), 30)
-        if kind != "collective":
+        if operation.name == "new_group":  # which one it is, is what ranks mostly disagree on
+            name += clean(f" of {', '.join(map(str, operation.group))}", 30)
+        elif kind != "collective":
             name += f" {'→' if kind == 'send' else '←'} {'any' if peer is None else peer}"
         size = nbytes_text(operation.nbytes) if operation.nbytes else ""
         label = [name, size, clean(where(operation), 40) if operation.file else ""]
@@ -140,7 +142,7 @@ class _Recorded:
 
     def _when(self, start: float, end: float, never: bool) -> str:
         at = f"at {duration(start)}"
-        return f"{at}, never complete" if never else f"{duration(end - start)}, {at}"
+        return f"{at}, not seen to end" if never else f"{duration(end - start)}, {at}"
 
     def _waits(self) -> Iterator[Bar]:
         """What each rank waited for; where several threads did, each moment counts once."""

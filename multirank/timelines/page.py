@@ -65,6 +65,9 @@ function shortened(label) {
   return parts.map((_, i) => parts.slice(0, parts.length - i).join("$part"))
     .concat(parts[0].replace(/^.* (?=[→←] )/, ""));
 }
+function letters(text) {
+  return text.replace(/[\\u{2e80}-\\u{10ffff}]/gu, "xx").length;
+}
 function fit() {
   for (const panel of plot.querySelectorAll(".panel")) {
     const labels = panel.querySelector(".labels"), texts = [];
@@ -73,7 +76,7 @@ function fit() {
       const room = parseFloat(thing.getAttribute("width")) / 100 * plot.clientWidth - $indent - 3;
       if (room < $letter) continue;
       const all = shortened(title.textContent.split("\\n")[0]);
-      const label = all.find((label) => label.length * $letter <= room);
+      const label = all.find((label) => letters(label) * $letter <= room);
       if (!label) continue;
       const text = document.createElementNS("http://www.w3.org/2000/svg", "text");
       text.setAttribute("class", "t" + thing.getAttribute("class"));

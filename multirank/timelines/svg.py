@@ -15,7 +15,7 @@ from html import escape
 
 from .layout import Lane, Layout, Shape, lay_out
 from .panel import PART, Panel
-from .words import duration, nbytes_text, ticks
+from .words import duration, letters, nbytes_text, ticks
 
 NAMES, PLOT = 132, 1000  # px: widths of the ranks' names, and of the plot
 LETTER, INDENT = 6.8, 6  # px: of a label's letter, about, and before a label
@@ -32,7 +32,7 @@ _LEGEND = {
     "own": ("o", "the rank's own code"),
     "compute": ("c", "declared compute"),
     "wait": ("w", "waits"),
-    "for ever": ("v", "waits, and that never ends"),
+    "for ever": ("v", "waits, and was not seen to end"),
     "send": ("s", "send"),
     "receive": ("r", "receive"),
     "collective": ("l", "collective"),
@@ -40,7 +40,7 @@ _LEGEND = {
     "span": ("b", "block"),
     "message": ("a", "message"),
     "point": ("p", "mark"),
-    "dropped": ("", "handle dropped, never complete"),
+    "dropped": ("", "handle dropped, not seen complete"),
 }
 
 _RULES = """
@@ -289,7 +289,7 @@ class _Pen:
             f"<title>{escape(label)}\n{escape(detail)}</title></rect>\n"
         )
         room = (end - start) * self._scale / 100 * PLOT - INDENT - 3
-        if fit := next((one for one in shortened(label) if len(one) * LETTER <= room), None):
+        if fit := next((one for one in shortened(label) if letters(one) * LETTER <= room), None):
             self._labels.append(
                 f'<text class="t{style}" x="{x}" dx="{INDENT}" y="{self.y + DOWN:g}">'
                 f"{escape(fit)}</text>\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 _LONGEST = 60  # characters of a label
+_WIDE = "\u2e80"  # about where they begin
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
@@ -17,6 +18,11 @@ def clean(text: str, most: int = _LONGEST) -> str:
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
     return shown if len(text) <= most else f"{shown[:-1]}…"
+
+
+def letters(text: str) -> int:
+    """How wide a text is, in letters; what stands from the East Asian scripts on counts twice."""
+    return len(text) + sum(character >= _WIDE for character in text)
 
 
 def duration(seconds: float) -> str:

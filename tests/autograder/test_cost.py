@@ -24,11 +24,12 @@ from autograder.cost import (
     score_time,
     worst,
 )
+from autograder.failure import CheckFailed
 from autograder.inputs import Seed, known_secret
 from autograder.judge import Answer, Judge
 from autograder.paths import REFERENCE
 from multirank import Mark, Operation, ReplayError, Trace, replay_programs
-from multirank.modelling.programs import Recv, Send
+from multirank.modelling.programs import Irecv, Isend, Recv, Send, Wait
 from tests.multirank import algorithms
 from tests.multirank.algorithms import Algorithm, Program
 
@@ -256,6 +257,14 @@ def one_after_another(rank: int, n: int, nbytes: int) -> Program:
         yield Recv(0)
 
 
+def two_rings(rank: int, n: int, nbytes: int) -> Program:
+    for _ in range(2 * (n - 1)):
+        sends = [Isend((rank + way) % n, nbytes // n // 2) for way in (1, -1)]
+        receives = [Irecv((rank - way) % n) for way in (1, -1)]
+        yield from (*sends, *receives)
+        yield from (Wait(step) for step in (*sends, *receives))
+
+
 def scatter_then_all_gather(rank: int, n: int, nbytes: int) -> Program:
     yield from algorithms.direct_scatter(rank, n, nbytes)
     yield from algorithms.ring(rank, n, nbytes)
@@ -282,6 +291,7 @@ TABLE: dict[str, tuple[Algorithm, Algorithm]] = {
             algorithms.ring_all_reduce,
             {
                 "ring": algorithms.ring_all_reduce,
+                "two rings, half of the tensor each way": two_rings,
                 "recursive halving and doubling": algorithms.rabenseifner,
                 "recursive doubling": algorithms.recursive_doubling,
                 "ring of blocking calls": algorithms.blocking_ring,
@@ -362,6 +372,29 @@ def test_the_reference_takes_the_time_that_its_docstring_states(
     assert model(real.trace, 8).seconds == pytest.approx(stated, rel=1e-9)
     (shrunk,) = reference_answers(function, 8, nbytes // collective.SHRUNK)
     assert model(shrunk.trace, 8, collective.SHRUNK).seconds == pytest.approx(stated, rel=1e-9)
+
+
+def test_what_is_sent_after_the_call_has_returned_is_not_for_free() -> None:
+    """As by a function that puts its work off until somebody looks at the result."""
+    files = reference_files()
+    late = """
+import torch
+
+_broadcast, _flatten_tensor = broadcast, torch.Tensor.flatten
+
+
+def broadcast(tensor, src, group=None):
+    def flatten(self):
+        torch.Tensor.flatten = _flatten_tensor
+        _broadcast(tensor, src, group)
+        return self.flatten()
+
+    torch.Tensor.flatten = flatten
+"""
+    submission = files | {"collectives.py": files["collectives.py"] + late.encode()}
+    judge = Judge(submission, files, Seed.of(known_secret(1), "x"), lambda: 60.0)
+    with pytest.raises(CheckFailed, match=r"rank \d still sends or receives .*collectives\.py"):
+        collective._score_call(judge, "broadcast", 2, 1 << 12, np.random.default_rng(0))
 
 
 def test_expected_elements_are_those_of_the_definition() -> None:

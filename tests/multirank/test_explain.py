@@ -130,6 +130,7 @@ def off_ring(chosen: Sequence[Sequence[int]]) -> Values:
 
 RING_SHORT = off_ring([[0, 1, 1, 1], [1, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]])
 RING_LONG = off_ring([[2, 1, 1, 1], [1, 2, 1, 1], [1, 1, 2, 1], [1, 1, 1, 2]])
+RUNNING = [np.roll([1, 1, 3, 3], rank).tolist() for rank in range(W)]  # passed on to the right
 RING_WRONG = off_ring([[0, 2, 1, 1], [1, 0, 2, 1], [1, 1, 0, 2], [2, 1, 1, 0]])
 LARGER = [*X[:3], X[3] + np.float32(1e5)]
 SQUARE = [x[:32].reshape(4, 8) for x in WIDE]
@@ -349,6 +350,13 @@ PAIRS: dict[str, tuple[list[Case], list[Case]]] = {
     "one contribution twice": (
         [summed(SUM + X[2]), averaged(MEAN + X[3] / W)],
         [summed(SUM - X[2]), summed(SUM + X[2] / 2), summed(RING_LONG)],
+    ),
+    "running sum passed on": (
+        [
+            summed(*[off_ring([counts] * W) for counts in RUNNING]),
+            summed(*[off_ring([counts[::-1]] * W) for counts in RUNNING[::-1]]),
+        ],
+        [summed(RING_LONG), summed(*[SUM + x for x in X]), summed(off_ring([RUNNING[0]] * W))],
     ),
     "different contributions twice": (
         [summed(RING_LONG)],
@@ -594,6 +602,34 @@ def test_narrow_floats_are_judged_within_their_rounding() -> None:
     assert names(found) == ["one contribution missing"]
 
 
+def test_numbers_that_are_not_whole_are_evidence_too() -> None:
+    """Few of them are alike, so that one that is another's tells something, however small it is."""
+    rng = np.random.default_rng(0)
+    x = list(rng.standard_normal((W, 12)).astype(np.float32))
+    overwritten = np.concatenate([x[(i + 1) % W][3 * i : 3 * i + 3] for i in range(W)])
+    found = explain([overwritten] * W, [total(x)] * W, x)
+    assert names(found) == ["only one contribution"]
+    found = explain([x[0] + x[1]] * 2 + [x[2] + x[3]] * 2, [total(x)] * W, x)
+    assert names(found) == ["several contributions wrong"]
+
+
+def test_what_rounding_hides_is_not_said_to_be_missing_or_too_much() -> None:
+    """Large terms that cancel each other leave room for anything small."""
+    given = [[1000.0, -500, 700, 300], [-1000.0, 500, -700, -300], [1.0, 2, 3, 4]]
+    sent = [torch.tensor(one).bfloat16() for one in given]
+    wanted = torch.tensor(given[2]).bfloat16()
+    assert explain([wanted + 1] * 3, [wanted] * 3, sent, Facts(op="SUM")).causes == []
+
+
+def test_a_part_that_rounding_may_have_made_wrong_is_passed_over() -> None:
+    a, b, c = [1000.0, -500, 71, 13, 5, 91], [-1000.0, 500, 17, 29, 83, 37], [1.0, 2, 3, 41, 7, 19]
+    sent = [torch.tensor(one).bfloat16() for one in (a, b, c)]
+    wanted, wrong = sent[0] + sent[1] + sent[2], sent[1] + sent[1] + sent[2]
+    wrong[:2] = wanted[:2] + 1
+    (text,) = explain([wrong] * 3, [wanted] * 3, sent, Facts(op="SUM")).causes
+    assert text.startswith("on rank 0, in elements 2 to 3, rank 0's contribution is missing and ")
+
+
 # --- Where nothing is claimed ---------------------------------------------------------------------
 
 FACTS = st.sampled_from(
@@ -660,8 +696,87 @@ def test_results_of_another_shape_are_named_but_not_explained() -> None:
 
 
 def test_results_too_large_to_look_at_closely_are_not_explained() -> None:
-    large = [np.zeros(2**21 + 1, np.float32)] * 2
+    large = [np.zeros(2**23 + 1, np.float32)] * 2
     assert explain(large, [x + 1 for x in large], large).causes == []
+    many = [np.zeros(2**13 + 1, np.float32)] * 64
+    assert explain(many, [x + 1 for x in many], many).causes == []
+
+
+def test_zeros_are_nobody_s_data() -> None:
+    """As when each rank puts in its number: that they lie there untouched is likelier."""
+    given = [np.full(4, rank, np.float32) for rank in range(W)]
+    zeros = np.zeros(4, np.float32)
+    assert names(explain([zeros] * W, [total(given)] * W, given)) == ["untouched"]
+    facts = Facts(function="broadcast", root=2)
+    assert names(explain([zeros] * W, [given[2]] * W, given, facts)) == ["untouched"]
+
+
+def test_a_few_numbers_may_be_the_largest_by_chance() -> None:
+    """Each rank's own half is right, and the other its own input, as after half a ring."""
+    x = [np.array([5, 1, 9, 8], np.float32), np.array([2, 3, 4, 6], np.float32)]
+    actual = [np.array([7, 4, 9, 8], np.float32), np.array([5, 3, 13, 14], np.float32)]
+    found = explain(actual, [total(x)] * 2, x, Facts(op="SUM"))
+    assert names(found) == ["only one contribution"]
+
+
+def test_integers_that_floats_would_hold_were_not_rounded_by_them() -> None:
+    expected = np.arange(2**21, 2**21 + 8)
+    assert explain([expected + 1] * 2, [expected] * 2).causes == []
+    large = np.arange(2**60 + 1, 2**60 + 17, 2)
+    assert explain([large + 2] * 2, [large] * 2).causes == []
+
+
+def test_zeros_are_no_mean_of_small_integers() -> None:
+    expected = np.array([1, 0, 2, -1, 3, 1])
+    assert names(explain([np.zeros(6, np.int64)] * W, [expected] * W)) == ["untouched"]
+    assert explain([np.full(6, -1)] * W, [np.array([-1, -4, -2, -1, -3, -2])] * W).causes == []
+    assert names(explain([np.arange(9)] * W, [np.arange(9) * W + 1] * W)) == ["mean for sum"]
+
+
+def test_nan_is_right_where_it_is_expected() -> None:
+    nan = np.array([1, np.nan], np.float32)
+    assert explain([nan, nan], [nan, nan.copy()]) == Explanation([], [])
+    assert len(explain([nan, nan], [np.array([1, 2], np.float32)] * 2).wrong) == 2
+
+
+def test_a_result_that_is_missing_is_not_right() -> None:
+    """As of a function that forgot to return it."""
+    found = explain([None, SUM, None], [SUM, SUM, None])
+    assert str(found) == "rank 0: there is no result; it should have the shape (8,)"
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (torch.tensor([1 + 2j]), "complex64; give torch.view_as_real"),
+        (np.array(["a"]), "<U1"),
+        ({"a": 1}, "object"),
+    ],
+)
+def test_what_is_no_real_number_is_refused(given: Any, what: str) -> None:
+    with pytest.raises(TypeError, match=f"compares real numbers, not {what}"):
+        explain([given], [given])
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.tensor([1.0, 2.0]).to(torch.float8_e4m3fn),
+        torch.tensor([1.0, 2.0]).to_sparse(),
+        torch.tensor([1 - 1j, 2 - 2j]).conj().imag,
+        torch.tensor([1.0, 2.0], requires_grad=True),
+        torch.tensor([1, 2], dtype=torch.uint64),
+    ],
+    ids=["float8", "sparse", "negative bit", "gradient", "uint64"],
+)
+def test_tensors_of_every_kind_may_be_passed(tensor: torch.Tensor) -> None:
+    assert explain([tensor], [torch.tensor([1.0, 2.0])]) == Explanation([], [])
+    assert len(explain([tensor], [torch.tensor([1.0, 3.0])]).wrong) == 1
+
+
+def test_an_op_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"facts\.op is 'sum'; it must be one of SUM, AVG"):
+        explain([SUM] * W, [SUM] * W, X, Facts(op="sum"))
 
 
 def test_one_rank_alone_may_have_left_its_output_untouched() -> None:
@@ -681,13 +796,14 @@ def test_nothing_wrong_is_said_to_be_right() -> None:
     ("more", "named"),
     [
         ({"inputs_by_rank": X[:3]}, "inputs_by_rank has 3 entries, actual has 4"),
+        ({"expected": SUM[:2]}, r"expected has 2 entries, .* \[x\] \* n for n ranks"),
         ({"facts": Facts(before=X[:2])}, r"facts.before has 2 entries, actual has 4"),
         ({"facts": Facts(previous=[X, X[:1]])}, r"facts.previous\[1\] has 1 entries"),
     ],
 )
 def test_each_rank_needs_an_entry(more: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        explain([SUM] * W, [SUM] * W, **more)
+        explain(**({"actual": [SUM] * W, "expected": [SUM] * W} | more))
 
 
 def test_it_explains_a_run() -> None:

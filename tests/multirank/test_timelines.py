@@ -24,13 +24,13 @@ import torch.distributed as dist
 
 import multirank
 from multirank import INFINIBAND, Mark, Operation, Run, Trace, timeline
-from multirank.gallery import different_tags, dropped_handle
+from multirank.gallery import different_tags, dropped_handle, groups_in_different_order
 from multirank.timelines.build import MOST_OPERATIONS, from_replay, from_run, from_trace
 from multirank.timelines.layout import MOST_ROWS, lay_out, pack
 from multirank.timelines.panel import Bar, Panel
 from multirank.timelines.svg import CROWD, shortened
 from multirank.timelines.timeline import MOST_BYTES
-from multirank.timelines.words import clean, duration, nbytes_text, ticks
+from multirank.timelines.words import clean, duration, letters, nbytes_text, ticks
 
 KINDS = {"send": "send", "recv": "receive", "all_reduce": "collective", "barrier": "collective"}
 HOSTILE = "</title></svg><script>alert(1)</script>&\x00\x1b\u202e\ud800\n\"'"
@@ -201,8 +201,17 @@ def test_a_dropped_handle_ends_with_its_drop_and_its_message_has_no_arrow() -> N
     (send,) = of_kind(panel, "send")
     assert send.open
     assert send.end < panel.end / 2
-    assert "handle dropped" in send.detail
+    assert send.detail.endswith("not seen to end, handle dropped without wait()")
     assert panel.arrows == []
+
+
+def test_a_group_that_is_made_is_named_by_its_ranks() -> None:
+    run = multirank.run(groups_in_different_order, 3, timeout=10, check=False)
+    labels = {bar.label for bar in of_kind(from_run(run, "groups"), "collective")}
+    assert {label.partition(" · ")[0] for label in labels} == {
+        "new_group of 0, 1",
+        "new_group of 1, 2",
+    }
 
 
 def test_a_rank_that_raised_is_named_by_its_exception() -> None:
@@ -213,7 +222,11 @@ def test_a_rank_that_raised_is_named_by_its_exception() -> None:
 
     run = multirank.run(stumbles, 2, timeout=10, check=False)
     assert from_run(run, "fails").endings[1] == "KeyError"
-    assert ">KeyError<" in timeline(run).svg()
+    svg = timeline(run).svg()
+    assert ">KeyError<" in svg
+    # Its peer was stopped: nobody knows whether it would have waited for ever.
+    assert ">waits, and was not seen to end<" in svg
+    assert "never" not in svg
 
 
 def test_a_message_that_makes_no_sense_gets_no_arrow() -> None:
@@ -350,6 +363,15 @@ def test_times_and_sizes_are_told_with_three_digits() -> None:
     assert [nbytes_text(n) for n in (0, 16, 1000, 1 << 16, 3 << 19, 1 << 62)] == [
         *("0 B", "16 B", "0.977 KiB", "64 KiB", "1.5 MiB", "4 EiB")
     ]
+
+
+def test_wide_letters_take_the_room_of_two() -> None:
+    assert letters("ab… µs →") == 8
+    assert letters("a日本") == 5
+    whole, part = Mark(0, "begin", "日" * 40, 0.0), Mark(0, "begin", "日" * 40, 1.0)
+    ends = [Mark(0, "end", "", 0.8), Mark(0, "end", "", 1.3)]
+    svg = timeline(Trace([], [whole, ends[0], part, ends[1]])).svg()
+    assert svg.count("日" * 40 + "</text>") == 1  # 544 of 606 px, not of 379
 
 
 def test_a_label_is_shortened_part_by_part() -> None:
@@ -656,3 +678,17 @@ class TestInABrowser:
         labels = re.findall(r'<text class="t\w" x="([^"]+)" dx="6" y="([^"]+)">', page)
         seen, _ = open_page(page, tmp_path)
         assert seen["at first"]["labels"] == pytest.approx(len(labels), abs=3)
+
+    def test_its_script_gives_wide_letters_their_room_too(self, tmp_path: Path) -> None:
+        marks = [
+            Mark(0, "begin", "日" * 40, 0.0),
+            Mark(0, "end", "", 0.5),
+            Mark(0, "mark", "", 1.3),
+        ]
+        exchange = [
+            operation(0, "send", 0.1, 0.2, 1, (0, 1)),
+            operation(1, "recv", 0.1, 0.2, 0, (0, 1)),
+        ]
+        seen, console = open_page(timeline(Trace(exchange, marks)).html(), tmp_path)
+        assert console == ""
+        assert seen["wide"]["labels"] == seen["at first"]["labels"] + 1  # the block's
