@@ -1,7 +1,7 @@
 """Checks of functions whose right value is a formula of plain numbers.
 
 The grader works the formula out for itself, in fractions. Where results are wrong it tells which
-other convention would have led to just these numbers: bits for bytes, one pass for three.
+other convention leads to just these numbers: bits for bytes, one pass for three.
 """
 
 from __future__ import annotations
@@ -81,9 +81,12 @@ def require_numbers(
     numbers, raised = answer.get(0, "numbers", list), answer.get(0, "raised", list)
     if len(numbers) != len(calls) or len(raised) != len(bad):
         raise CheckFailed("rank 0 gave no answer")
-    answered = [(*call, _floats(found)) for call, found in zip(calls, numbers, strict=True)]
-    for formula, group in groupby(answered, key=lambda one: one[0]):
-        _require(formula, [(arguments, found) for _, arguments, found in group])
+    answers = [
+        _Answer(formula, arguments, _floats(found))
+        for (formula, arguments), found in zip(calls, numbers, strict=True)
+    ]
+    for _, group in groupby(answers, key=lambda one: one.formula):
+        _require(list(group))
     for one, found in zip(bad, raised, strict=True):
         if found != "ValueError":
             raise CheckFailed(
@@ -91,77 +94,74 @@ def require_numbers(
             )
 
 
-_Numbers = tuple[float, ...]
+@dataclass(frozen=True)
+class _Answer:
+    """What came of one call."""
+
+    formula: Formula
+    arguments: Arguments
+    found: tuple[float, ...]
+
+    @property
+    def expected(self) -> tuple[Fraction | int, ...]:
+        return _each(self.formula.value(**self.arguments))
+
+    @property
+    def right(self) -> bool:
+        return self.is_near(self.expected)
+
+    def is_near(self, wanted: Sequence[Fraction | int]) -> bool:
+        return len(self.found) == len(wanted) and all(
+            math.isclose(one, float(other), rel_tol=RELATIVE_ERROR, abs_tol=0 if other else 1e-12)
+            for one, other in zip(self.found, wanted, strict=True)
+        )
+
+    def is_explained_by(self, mistake: Mistake) -> bool:
+        try:
+            if callable(mistake.leads_to):
+                return self.is_near(_each(mistake.leads_to(**self.arguments)))
+        except ZeroDivisionError:  # it leads to nothing at all
+            return False
+        return self.is_near([mistake.leads_to * one for one in self.expected])
 
 
-def _require(formula: Formula, answers: Sequence[tuple[Arguments, _Numbers]]) -> None:
-    wrong = [
-        (arguments, found)
-        for arguments, found in answers
-        if not _equal(found, formula.value(**arguments))
-    ]
+def _require(answers: Sequence[_Answer]) -> None:
+    """All answers of one function must be right; else which mistake leads to all that it says."""
+    wrong = [one for one in answers if not one.right]
     if not wrong:
         return
-    if any(len(found) != len(_each(formula.value(**arguments))) for arguments, found in wrong):
-        raise CheckFailed(
-            f"{formula.function} does not return what its docstring says, but {_kind(wrong)}"
-        )
-    causes = dict.fromkeys(m.cause for m in formula.mistakes if _explains(m, formula, wrong))
+    formula = wrong[0].formula
+    if any(len(one.found) != len(one.expected) for one in wrong):
+        kind = "other than it should" if any(one.found for one in wrong) else "no number"
+        raise CheckFailed(f"{formula.function} returns {kind}; see its docstring")
+    causes = dict.fromkeys(
+        mistake.cause
+        for mistake in formula.mistakes
+        if all(one.is_explained_by(mistake) for one in answers)
+    )
     raise CheckFailed(
         f"{formula.function}: {len(wrong)} of {len(answers)} results are wrong"
-        f"{_by_what_factor(formula, wrong)}",
+        f"{_by_what_factor(wrong)}",
         causes=[f"consistent with {cause}" for cause in causes][:2],
     )
 
 
-def _kind(wrong: Sequence[tuple[Arguments, _Numbers]]) -> str:
-    counts = {len(found) for _, found in wrong}
-    return "no number" if counts == {0} else "another number of numbers"
-
-
-def _explains(
-    mistake: Mistake, formula: Formula, wrong: Sequence[tuple[Arguments, _Numbers]]
-) -> bool:
-    """Whether it leads to every one of the wrong results."""
-    try:
-        return all(_equal(found, _mistaken(mistake, formula, one)) for one, found in wrong)
-    except ZeroDivisionError:  # it leads to nothing at all
-        return False
-
-
-def _mistaken(mistake: Mistake, formula: Formula, arguments: Arguments) -> Value:
-    if callable(mistake.leads_to):
-        return mistake.leads_to(**arguments)
-    right = formula.value(**arguments)
-    assert not isinstance(right, tuple), "several numbers have no factor"
-    return mistake.leads_to * right
-
-
-def _by_what_factor(formula: Formula, wrong: Sequence[tuple[Arguments, _Numbers]]) -> str:
+def _by_what_factor(wrong: Sequence[_Answer]) -> str:
     """By what factor they are off, if it is one: it tells much, and nothing of what is expected."""
-    pairs = [(found, _each(formula.value(**arguments))) for arguments, found in wrong]
-    if any(len(expected) != 1 or not expected[0] or not found[0] for found, expected in pairs):
+    if any(len(one.expected) != 1 or not one.expected[0] for one in wrong):
         return ""
-    factors = [found[0] / float(expected[0]) for found, expected in pairs]
+    factors = [one.found[0] / float(one.expected[0]) for one in wrong]
     if not all(math.isclose(one, factors[0], rel_tol=RELATIVE_ERROR) for one in factors):
         return ""
     return f", {factors[0]:.4g} times what is right" + (" each" if len(factors) > 1 else "")
-
-
-def _floats(found: object) -> _Numbers:
-    """What the case tells of a result, without whatever it does not put there."""
-    if not isinstance(found, list):
-        return ()
-    return tuple(float(one) for one in found if isinstance(one, (int, float)))
 
 
 def _each(value: Value) -> tuple[Fraction | int, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _equal(found: _Numbers, value: Value) -> bool:
-    expected = _each(value)
-    return len(found) == len(expected) and all(
-        math.isclose(one, float(wanted), rel_tol=RELATIVE_ERROR, abs_tol=0 if wanted else 1e-12)
-        for one, wanted in zip(found, expected, strict=True)
-    )
+def _floats(found: object) -> tuple[float, ...]:
+    """What the case tells of a result, without whatever it does not put there."""
+    if not isinstance(found, list):
+        return ()
+    return tuple(one for one in found if isinstance(one, float))

@@ -48,7 +48,7 @@ KEPT = Formula(
         ),
         Mistake(
             "a single head: each has scores of its own",
-            lambda **given: _kept(**{**given, "heads": 1}),
+            lambda **given: _kept(**given | {"heads": 1}),
         ),
         Mistake(
             "scores and softmax without the mask of their dropout: 5 bytes for each of them",
@@ -60,17 +60,17 @@ KEPT = Formula(
         ),
         Mistake(
             "everything shared out: tensor parallelism leaves 10 sbh whole",
-            lambda **given: _kept(**{**given, "sequence_parallel": True}),
+            lambda **given: _kept(**given | {"sequence_parallel": True}),
         ),
         Mistake(
             "10 sbh left whole with sequence parallelism too: it shares them out",
-            lambda **given: _kept(**{**given, "sequence_parallel": False}),
+            lambda **given: _kept(**given | {"sequence_parallel": False}),
         ),
         Mistake(
             "no tensor parallelism",
-            lambda **given: _kept(**{**given, "tensor_parallel": 1}),
+            lambda **given: _kept(**given | {"tensor_parallel": 1}),
         ),
-        Mistake("no recomputation", lambda **given: _kept(**{**given, "recomputation": "none"})),
+        Mistake("no recomputation", lambda **given: _kept(**given | {"recomputation": "none"})),
         Mistake(
             "full recomputation that keeps nothing: the layer's input is needed to begin from",
             lambda **given: _kept(**given) if given.get("recomputation") != "full" else 0,
@@ -79,7 +79,11 @@ KEPT = Formula(
             "full recomputation that shares out the layer's input: without sequence parallelism it "
             "is whole",
             lambda **given: _kept(
-                **{**given, "sequence_parallel": given.get("recomputation") == "full"}
+                **given
+                | {
+                    "sequence_parallel": given.get("sequence_parallel", False)
+                    or given.get("recomputation") == "full"
+                }
             ),
         ),
         ELEMENTS,

@@ -96,7 +96,7 @@ RING_SECONDS = Formula(
         ),
         Mistake(
             "a bandwidth in bits per second: it is in bytes",
-            lambda **given: _ring_seconds(**{**given, "size_bytes": 8 * given["size_bytes"]}),
+            lambda **given: _ring_seconds(**given | {"size_bytes": 8 * given["size_bytes"]}),
         ),
         Mistake("milliseconds where seconds are asked for", 10**3),
         Mistake("microseconds where seconds are asked for", 10**6),
@@ -244,10 +244,10 @@ def test_tensor_parallel(judge: Judge) -> None:
 @problem("bytes_moved", share="3/20", kind="edges")
 def test_edges(judge: Judge) -> None:
     """One device sends nothing, and bad arguments raise ValueError."""
-    ring = {"size_bytes": 1e9, "world_size": 8}
+    ring = {"size_bytes": 1e9, "world_size": 5}
     timed = ring | {"bytes_per_second": 5e10, "latency_seconds": 1e-5}
-    data = {"parameters": 1e9, "sharding": "zero3", "world_size": 8}
-    layer = {"batch": 1, "sequence": 2048, "hidden": 4096, "world_size": 8}
+    data = {"parameters": 1e9, "sharding": "zero3", "world_size": 5}
+    layer = {"batch": 1, "sequence": 2048, "hidden": 4096, "world_size": 5}
     formulas = ((RING_BYTES, ring), (RING_SECONDS, timed), (DATA_PARALLEL, data))
     require_numbers(
         judge,

@@ -68,6 +68,10 @@ MICROBATCHES = Formula(
             lambda stages, ratio: max(1, math.ceil(100 * (stages - 1) / Fraction(ratio))),
         ),
         Mistake(
+            "no micro-batch where there is no bubble: something has to be computed",
+            lambda stages, ratio: math.ceil((stages - 1) / Fraction(ratio)),
+        ),
+        Mistake(
             "one micro-batch more than needed",
             lambda stages, ratio: _microbatches(stages, ratio) + 1,
         ),

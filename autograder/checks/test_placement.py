@@ -46,7 +46,7 @@ def _sizes(
 
 def _anywhere(**given: Any) -> Sizes:
     """Tensor parallelism on whatever link there is."""
-    return _sizes(**{**given, "devices_per_node": given["devices"]})
+    return _sizes(**given | {"devices_per_node": given["devices"]})
 
 
 def _pipeline_first(**given: Any) -> Sizes:

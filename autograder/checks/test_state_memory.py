@@ -60,15 +60,15 @@ STATE = Formula(
         Mistake("the optimizer alone", lambda **given: _state(**given, weight=0, gradient=0)),
         Mistake("one thing too few sharded", lambda **given: _state(**given, shift=-1)),
         Mistake("one thing too many sharded", lambda **given: _state(**given, shift=1)),
-        Mistake("nothing sharded", lambda **given: _state(**{**given, "sharding": "ddp"})),
-        Mistake("everything sharded", lambda **given: _state(**{**given, "sharding": "zero3"})),
+        Mistake("nothing sharded", lambda **given: _state(**given | {"sharding": "ddp"})),
+        Mistake("everything sharded", lambda **given: _state(**given | {"sharding": "zero3"})),
         Mistake(
             "the total over all devices, where one device's part is asked for",
             lambda **given: given["world_size"] * _state(**given),
         ),
         Mistake(
             "bytes per parameter, where bytes of the whole model are asked for",
-            lambda **given: _state(**{**given, "parameters": 1}),
+            lambda **given: _state(**given | {"parameters": 1}),
         ),
         *BYTES,
     ),

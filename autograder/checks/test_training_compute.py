@@ -23,7 +23,7 @@ def _days(
     flops: float,
     devices: int,
     peak_flops_per_second: float,
-    mfu: float = 0.4,
+    mfu: float | Fraction = 0.4,
     *,
     seconds_in_unit: int = 24 * 60 * 60,
 ) -> Fraction:
@@ -64,14 +64,14 @@ DAYS = Formula(
         Mistake("years where days are asked for", Fraction(1, 365)),
         Mistake("mfu taken for a percentage, and divided by 100", 100),
         Mistake(
-            "an mfu of 1: the peak is never reached", lambda **given: _days(**{**given, "mfu": 1})
+            "an mfu of 1: the peak is never reached", lambda **given: _days(**given | {"mfu": 1})
         ),
         Mistake(
             "mfu on the wrong side: less of the peak takes longer",
             lambda mfu, **given: _days(**given, mfu=1 / Fraction(mfu)),
         ),
         Mistake(
-            "one device: all of them work at once", lambda **given: _days(**{**given, "devices": 1})
+            "one device: all of them work at once", lambda **given: _days(**given | {"devices": 1})
         ),
     ),
 )
