@@ -71,9 +71,7 @@ def training_flops(parameters: float, tokens: float, recomputation: bool = False
     # END SOLUTION
 
 
-def training_days(
-    flops: float, devices: int, peak_flops_per_second: float, mfu: float = 0.4
-) -> float:
+def training_days(flops: float, devices: int, peak_flops_per_second: float, mfu: float) -> float:
     """How long the compute takes, in days of 24 hours.
 
     6.3e24 FLOPs on one H100 (989e12 FLOPs per second in bfloat16) at 40%: about 500 years.

@@ -23,7 +23,7 @@ def _days(
     flops: float,
     devices: int,
     peak_flops_per_second: float,
-    mfu: float | Fraction = 0.4,
+    mfu: float | Fraction,
     *,
     seconds_in_unit: int = 24 * 60 * 60,
 ) -> Fraction:

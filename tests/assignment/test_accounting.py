@@ -16,9 +16,13 @@ import pytest
 from .running import Subject, fail
 
 GIB = 1024**3
+Numbers = float | tuple[int, ...]
+Arguments = Mapping[str, Any]
+Mistakes = Mapping[str, Numbers]  # what leads to which wrong result
+
 RUN = {"tokens": 15e12, "parameters": 70e9}  # the run of the CS336 lecture: 6.3e24 FLOPs
 H100 = {"peak_flops_per_second": 989e12, "mfu": 0.4}
-GPT3 = {"batch": 1, "sequence": 2048, "hidden": 12288, "heads": 96}  # sbh (34 + 80)
+GPT3: dict[str, Any] = {"batch": 1, "sequence": 2048, "hidden": 12288, "heads": 96}  # sbh (34 + 80)
 SBH = 2048 * 12288
 
 
@@ -28,7 +32,7 @@ def subject(implementation: str) -> Subject:
     return Subject(implementation, "accounting")
 
 
-def result(subject: Subject, function: str, arguments: Mapping[str, Any]) -> Any:
+def result(subject: Subject, function: str, arguments: Arguments) -> Any:
     """What the function returns."""
     __tracebackhide__ = True
     module = importlib.import_module(f"{subject.package}.{subject.module}")
@@ -43,15 +47,12 @@ def result(subject: Subject, function: str, arguments: Mapping[str, Any]) -> Any
 def expect(
     subject: Subject,
     function: str,
-    arguments: Mapping[str, Any],
-    wanted: float | tuple[int, ...],
+    arguments: Arguments,
+    wanted: Numbers,
     unit: str = "",
-    mistakes: Mapping[str, float | tuple[int, ...]] | None = None,
+    mistakes: Mistakes | None = None,
 ) -> None:
-    """Fails unless the function returns this.
-
-    mistakes: what leads to which wrong result.
-    """
+    """Fails unless the function returns this."""
     __tracebackhide__ = True
     found = result(subject, function, arguments)
     if near(found, wanted):
@@ -64,14 +65,14 @@ def expect(
     )
 
 
-def near(found: Any, wanted: float | tuple[int, ...]) -> bool:
+def near(found: Any, wanted: Numbers) -> bool:
     """Whether a result is this one, up to rounding."""
     if isinstance(wanted, tuple):
         return isinstance(found, (tuple, list)) and tuple(found) == wanted
     return hasattr(found, "__float__") and math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def expect_refusals(subject: Subject, function: str, *bad: Mapping[str, Any]) -> None:
+def expect_refusals(subject: Subject, function: str, *bad: Arguments) -> None:
     """Fails unless every call with bad arguments raises ValueError."""
     __tracebackhide__ = True
     for arguments in bad:
@@ -278,7 +279,7 @@ def test_activation_bytes_with_tensor_parallelism_leave_10_sbh_whole(subject: Su
 
 @pytest.mark.problem("activation_memory", share=0.25)
 def test_activation_bytes_with_recomputation_are_34_or_2_sbh(subject: Subject) -> None:
-    mistakes: dict[str, float | tuple[int, ...]] = {"no recomputation": 114 * SBH}
+    mistakes: Mistakes = {"no recomputation": 114 * SBH}
     for recomputation, wanted in {"selective": 34, "full": 2}.items():
         arguments = GPT3 | {"recomputation": recomputation}
         expect(subject, "activation_bytes", arguments, wanted * SBH, "bytes", mistakes)
@@ -312,7 +313,7 @@ def test_bubble_ratio_of_8_stages_is_22_percent_with_32_microbatches(subject: Su
 
 @pytest.mark.problem("pipeline_bubble", share=0.45)
 def test_microbatches_for_8_stages_and_5_percent_are_140(subject: Subject) -> None:
-    mistakes = {
+    mistakes: Mistakes = {
         "(p-1)/(m+p-1), a part of the total time": 133,
         "p/m: nobody waits for its own stage": 160,
         "a ratio taken for a percentage": 14000,
