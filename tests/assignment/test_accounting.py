@@ -136,9 +136,11 @@ def test_state_bytes_of_70_b_parameters_are_1_12_tb(subject: Subject) -> None:
         "20 bytes a parameter: weights and gradients have 16 bits": 1400e9,
         "GiB where bytes are asked for": 1120e9 / GIB,
         "gigabytes where bytes are asked for": 1120,
-        "everything sharded": 140e9,
+        "bits where bytes are asked for": 8960e9,
+        "the total over all devices": 4480e9,
+        "everything sharded": 280e9,
     }
-    state = {"parameters": 70e9, "sharding": "ddp", "world_size": 8}
+    state = {"parameters": 70e9, "sharding": "ddp", "world_size": 4}
     expect(subject, "state_bytes", state, 1.12e12, "bytes", mistakes)
 
 
