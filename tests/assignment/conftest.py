@@ -87,9 +87,10 @@ def pytest_terminal_summary(
         return
     terminalreporter.section("problems")
     numbers = _numbers(_package(config))
+    width = max(map(len, tallies))
     for name in sorted(tallies, key=lambda name: (numbers.get(name, ""), name)):
         passed = tallies[name]
-        line = f"{numbers.get(name, ''):<4} {name:<16}"
+        line = f"{numbers.get(name, ''):<4} {name:<{width}}  "
         line += f"{sum(passed)} of {len(passed)} public tests pass"
         terminalreporter.write_line(line, green=all(passed), red=not all(passed))
 

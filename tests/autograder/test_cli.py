@@ -26,7 +26,7 @@ from autograder.inputs import known_secret
 from autograder.judge import Judge
 from autograder.paths import ROOT
 
-from .submissions import Files, patched, reference_files
+from .submissions import MANIFEST, Files, patched, reference_files
 
 SCHEMA = json.loads((Path(__file__).parent / "gradescope_schema.json").read_text())
 QUICK = ["launch/cleanup", "broadcast/sub_group", "barrier/sub_group"]
@@ -180,13 +180,15 @@ def test_what_cannot_be_used_gets_a_valid_zero_that_says_why(
     end = ended(name)
     assert end.code == 2
     assert end.results["score"] == 0
-    assert sum(row["max_score"] for row in end.results["tests"]) == pytest.approx(24)
+    assert sum(row["max_score"] for row in end.results["tests"]) == pytest.approx(
+        float(MANIFEST.total_points)
+    )
     assert sentence in end.results["output"]
     assert sentence in " ".join(end.shown.split())
     assert set(end.scores.values()) == {0}
     assert all(sentence in row["output"] for row in end.rows.values())
     record = json.loads((end.out / "grade.json").read_text())
-    assert record["points"]["value"] == 24
+    assert record["points"]["value"] == MANIFEST.total_points
     assert sentence in (end.out / "report.html").read_text()
 
 

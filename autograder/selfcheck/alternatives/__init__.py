@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from autograder.selfcheck.alternatives import collectives
+from autograder.selfcheck.alternatives import accounting, collectives
 from autograder.selfcheck.variant import Alternative
 
-ALTERNATIVES: tuple[Alternative, ...] = tuple(collectives.ALTERNATIVES)
+ALTERNATIVES: tuple[Alternative, ...] = (
+    *collectives.ALTERNATIVES,
+    *accounting.ALTERNATIVES,
+)
