@@ -36,7 +36,7 @@ from autograder.confine.attempt import attempt
 from autograder.confine.boundary import boundary
 from autograder.confine.modes import CannotConfine, Confinement, Isolation, choose
 from autograder.paths import ROOT
-from multirank import Source, StartError, World
+from multirank import Source, StartError, World, start
 
 pytestmark = pytest.mark.root
 
@@ -493,7 +493,9 @@ os._exit(0)
 
 
 @needs_namespaces
-def test_what_remains_outside_ends_with_the_world() -> None:
+def test_what_remains_outside_ends_with_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MULTIRANK_ZYGOTE", raising=False)  # one of this process's own
+    start()
     before = descendants()
     with (
         boundary(choose(Isolation.FULL), 1, False) as around,
