@@ -24,7 +24,7 @@ grade: $(READY)  ## grade reference/ as if it were a submission
 	$(RUN) -m autograder grade reference
 
 test: $(READY)  ## all tests that need no root and no patience
-	$(RUN) -m pytest -m "not slow" --implementation=reference
+	$(RUN) -m pytest -n 2 --dist loadfile -m "not slow" --implementation=reference
 
 lint: $(READY)  ## style, types, and whether assignment/ is up to date
 	$(VENV)/bin/ruff check .
