@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from autograder.manifest import Manifest
@@ -35,17 +36,27 @@ def quick(variants: Sequence[Variant], checks: Iterable[str], changed: set[str])
 
 
 def cover(mutants: Sequence[Mutant], checks: Iterable[str]) -> list[Mutant]:
-    """Mutants that between them lose every check, those first that lose little else.
+    """Few mutants that between them lose every check.
 
-    A mutant that loses everything says little about a single check.
+    Preferred are those that lose at most half of one problem's checks: a mutant that loses all of
+    them says little about any.
     """
     left = set(checks)
     losses = {one.name: {id for id in left if one.must_lose(id)} for one in mutants}
-    chosen = []
-    for one in sorted(mutants, key=lambda one: (len(one.problems), len(losses[one.name]))):
-        if losses[one.name] & left:
-            chosen.append(one)
-            left -= losses[one.name]
+    sizes = Counter(id.partition("/")[0] for id in left)
+    telling = [
+        one
+        for one in mutants
+        if len(one.problems) == 1 and 2 * len(losses[one.name]) <= sizes[one.problem]
+    ]
+    chosen: list[Mutant] = []
+    for some in (telling, mutants):
+        for _ in some:
+            best = max(some, key=lambda one: len(losses[one.name] & left) / len(one.problems))
+            if not losses[best.name] & left:
+                break
+            chosen.append(best)
+            left -= losses[best.name]
     return chosen
 
 
