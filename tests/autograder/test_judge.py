@@ -14,7 +14,7 @@ from autograder.inputs import Seed, known_secret
 from autograder.judge import Case, Judge, without_plumbing
 from autograder.scenario import ALLOWED, Scenario
 
-from .submissions import Files, graded, patched, reference_files, rows_of
+from .submissions import MANIFEST, Files, graded, patched, reference_files, rows_of
 
 ONE_RANK = Scenario("broadcast", 1, (3,))
 
@@ -179,23 +179,22 @@ JUNK = {
     "an empty dictionary": "{}",
     "lists of other things": (
         "{name: [1, None, 'x'] for name in "
-        "('result', 'input', 'pieces', 'calls', 'raised', 'entered', 'left', 'elements', 'first')}"
+        "('result', 'input', 'pieces', 'calls', 'raised', 'entered', 'left', 'elements', 'first', "
+        "'numbers')}"
     ),
     "tensors everywhere": (
         "{name: tensor for name in "
-        "('result', 'input', 'pieces', 'calls', 'raised', 'entered', 'left', 'elements', 'first')}"
+        "('result', 'input', 'pieces', 'calls', 'raised', 'entered', 'left', 'elements', 'first', "
+        "'numbers')}"
     ),
     "dictionaries of nothing": (
         "{'calls': [{}] * 4, 'first': 1, 'second': None, 'entered': [0.0], 'left': [0.0], "
-        "'result': {}, 'raised': [], 'elements': -1}"
+        "'result': {}, 'raised': [], 'elements': -1, 'numbers': [[]]}"
     ),
 }
 NAMES = {
-    "launch": ["setup", "cleanup"],
-    "collectives": [
-        *("broadcast", "scatter", "gather", "reduce", "all_gather", "reduce_scatter"),
-        *("all_reduce", "all_to_all", "barrier"),
-    ],
+    module: [name for problem in MANIFEST.problems_of_module(module) for name in problem.names]
+    for module in MANIFEST.modules
 }
 
 
