@@ -60,7 +60,7 @@ def grade(
         Path | None, typer.Option(help="Where the results go. Default: graded/ and its name.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="A problem or a check to run; may be repeated.")
+        list[str] | None, typer.Option(help="A problem (all_reduce or 1.7) or a check to run; may be repeated.")
     ] = None,
     isolation: Annotated[
         Isolation, typer.Option(help="What confines the submission; auto is the strongest here.")

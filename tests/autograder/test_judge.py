@@ -14,7 +14,7 @@ from autograder.inputs import Seed, known_secret
 from autograder.judge import Case, Judge, without_plumbing
 from autograder.scenario import ALLOWED, Scenario
 
-from .submissions import Files, graded, patched, reference_files, rows_of
+from .submissions import Files, graded, patched, reference_files, rows_of, stub_files
 
 ONE_RANK = Scenario("broadcast", 1, (3,))
 
@@ -399,8 +399,16 @@ def test_what_is_too_large_to_be_drawn_small_gets_no_picture(
 ) -> None:
     monkeypatch.setattr("autograder.judge._PICTURE", 100)
     judged = judge(reference_files())
-    drawn = ONE_RANK.draw(judged.seed.generator())
+    drawn = Scenario("broadcast", 2, (3,)).draw(judged.seed.generator())
     judged.run(drawn.case, [drawn.inputs])
+    assert judged.timeline() == ""
+
+
+def test_ranks_that_communicate_nothing_get_no_picture() -> None:
+    judged = judge(stub_files())
+    drawn = Scenario("broadcast", 2, (3,)).draw(judged.seed.generator())
+    with pytest.raises(CheckFailed, match="not written yet"):
+        judged.run(drawn.case, [drawn.inputs])
     assert judged.timeline() == ""
 
 
