@@ -2,7 +2,7 @@
 
     pytest tests/assignment/test_collectives.py                 all tests of one module
     pytest tests/assignment -k all_reduce                       those of one function
-    pytest tests/assignment/test_collectives.py --fuzz 200      random cases as well
+    pytest tests/assignment -k all_reduce --fuzz 200            random cases as well
     pytest tests/assignment -k all_reduce --timeline pictures   draws each test's runs
 
 Each test is worth a share of a problem: `@pytest.mark.problem("all_reduce", share=0.2)`.
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="compare the collectives with torch.distributed in N random cases",
+        help="compare each collective with torch.distributed in N random cases",
     )
     group.addoption(
         "--fuzz-seed",
