@@ -352,7 +352,9 @@ def _require_known(only: Sequence[str], rows: Sequence[Row]) -> None:
     for name in only:
         if not any(_wanted(row, [name]) for row in rows):
             near = difflib.get_close_matches(name, [*problems, *checks], n=3)
-            hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(problems)}"
+            hint = (
+                f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(problems)}"
+            )
             raise UnknownCheck(f"There is no problem or check {name!r}; {hint}")
 
 

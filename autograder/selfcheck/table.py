@@ -47,11 +47,11 @@ def _table(manifest: Manifest, result: Result) -> Table:
     mutants = [one for one in result.tried if isinstance(one, Mutant)]
     alternatives = [one for one in result.tried if isinstance(one, Alternative)]
     shown.add_column("", Text("Total"))
-    shown.add_column("Problem", no_wrap=True)
+    shown.add_column("Problem")
     shown.add_column("Checks", Text(str(len(result.checks))), justify="right")
-    shown.add_column("Mutants lose", _share(result, mutants), justify="right")
-    shown.add_column("Cause named", _named(result, mutants), justify="right")
-    shown.add_column("Alternatives keep", _share(result, alternatives), justify="right")
+    shown.add_column("Mutants\nlose", _share(result, mutants), justify="right")
+    shown.add_column("Cause\nnamed", _named(result, mutants), justify="right")
+    shown.add_column("Alternatives\nkeep", _share(result, alternatives), justify="right")
     for problem in manifest.problems:
         own = [one for one in mutants if one.problem == problem.id]
         other = [one for one in alternatives if one.problem == problem.id]
