@@ -55,6 +55,8 @@ def _table(manifest: Manifest, result: Result) -> Table:
     for problem in manifest.problems:
         own = [one for one in mutants if one.problem == problem.id]
         other = [one for one in alternatives if one.problem == problem.id]
+        if not own and not other:
+            continue  # not concerned, in a quick run
         checks = sum(id.startswith(f"{problem.id}/") for id in result.checks)
         shown.add_row(
             Text(problem.number),
