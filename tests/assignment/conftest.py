@@ -61,6 +61,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fuzz", 0) < 0:
+        raise pytest.UsageError("--fuzz: the number of random cases cannot be negative")
+    folder: Path | None = config.getoption("--timeline", None)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise pytest.UsageError(f"--timeline: {folder} is a file; give a folder for the pages")
     config.addinivalue_line(
         "markers", "problem(id, share): the problem that a test belongs to, and its share of it"
     )
