@@ -60,7 +60,8 @@ def grade(
         Path | None, typer.Option(help="Where the results go. Default: graded/ and its name.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="A problem or a check to run; may be repeated.")
+        list[str] | None,
+        typer.Option(help="A problem (all_reduce or 1.7) or a check to run; may be repeated."),
     ] = None,
     isolation: Annotated[
         Isolation, typer.Option(help="What confines the submission; auto is the strongest here.")
@@ -164,7 +165,10 @@ def _grade(
     secret = known_secret(seed) if seed is not None else course_secret(_private_directory())
     about = _about(manifest, secret, only, confinement)
     if official and about.unofficial:
-        raise NotOfficial(f"This would not be official: {'; '.join(about.unofficial)}.")
+        raise NotOfficial(
+            f"This would not be official: {'; '.join(about.unofficial)}."
+            + (_STRONGER if confinement.mode is Isolation.NONE else "")
+        )
     unusable = ""
     try:
         submission = take(path, known=manifest.modules)
@@ -220,6 +224,7 @@ def _run(grading: Grading, out_dir: Path, progress: show.Progress) -> Grade:
         raise
 
 
+_STRONGER = " Grade as root, with --isolation auto; `autograder doctor` tells what works here."
 _BROKEN_OFF = (
     "The grader itself failed before it was done. That is not your fault, and the staff will grade "
     "your work again."

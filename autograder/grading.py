@@ -57,7 +57,7 @@ class Grading:
         submission, reference: implementations as `{file name: bytes}`.
         unusable: why nothing in the submission can be graded; every row then says so.
         budget: seconds that it may take in all.
-        only: ids of problems or checks; the others are not run.
+        only: ids or numbers of problems or checks; the others are not run.
         confinement: the boundary around what runs the submission.
         changed: called with the grade once it is planned, and after every check.
     """
@@ -158,15 +158,17 @@ class _Plugin:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         try:
             items[:] = self._in_order(items)
-            _require_known(self._grading.only, self._grading.manifest, items)
-            self.grade = plan(self._grading.manifest, items, self._grading.about)
+            grade = plan(self._grading.manifest, items, self._grading.about)
+            _require_known(self._grading.only, grade.rows)
         except Exception as error:
             self.fault = error
             items.clear()
             return
-        self._grading.changed(self.grade)
-        if self._grading.only:
-            items[:] = [item for item in items if _wanted(item, self._grading.only)]
+        self.grade = grade
+        self._grading.changed(grade)
+        if only := self._grading.only:
+            wanted = {row.check_id for row in grade.rows if _wanted(row, only)}
+            items[:] = [item for item in items if check_id(item) in wanted]
 
     def _in_order(self, items: list[pytest.Item]) -> list[pytest.Item]:
         order = [problem.id for problem in self._grading.manifest.problems]
@@ -344,15 +346,19 @@ def _part(shares: Sequence[Share], kind: str) -> Fraction:
     return sum((share.fraction for share in shares if share.kind == kind), Fraction(0))
 
 
-def _require_known(only: Sequence[str], manifest: Manifest, items: Sequence[pytest.Item]) -> None:
-    problems = [problem.id for problem in manifest.problems]
-    checks = [check_id(item) for item in items]
+def _require_known(only: Sequence[str], rows: Sequence[Row]) -> None:
+    problems = list(dict.fromkeys(row.problem_id for row in rows))
+    checks = [row.check_id for row in rows]
     for name in only:
-        if name not in problems and name not in checks:
+        if not any(_wanted(row, [name]) for row in rows):
             near = difflib.get_close_matches(name, [*problems, *checks], n=3)
-            hint = f"did you mean {', '.join(near)}?" if near else f"there are {problems}"
+            hint = (
+                f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(problems)}"
+            )
             raise UnknownCheck(f"There is no problem or check {name!r}; {hint}")
 
 
-def _wanted(item: pytest.Item, only: Sequence[str]) -> bool:
-    return share_of(item).problem_id in only or check_id(item) in only
+def _wanted(row: Row, only: Sequence[str]) -> bool:
+    """Whether it, or its problem, is named: by its id or by its number."""
+    names = (row.check_id, row.number, row.problem_id, row.problem_number)
+    return any(name in only for name in names)

@@ -123,6 +123,10 @@ def _must_be_private(status: os.stat_result, path: Path, mode: str) -> None:
         raise SecretError(
             f"{path} belongs to another user. Keep the secret in a place of your own."
         )
+    if status.st_mode & stat.S_ISVTX:  # such as /tmp, which must stay open
+        raise SecretError(
+            f"{path} is a folder for everybody. Name one of your own in AUTOGRADER_PRIVATE."
+        )
     if status.st_mode & 0o077:
         raise SecretError(f"{path} is open to other users. Close it with: chmod {mode} {path}")
 

@@ -158,7 +158,9 @@ class Judge:
         """At once, so that the run and all its results need not be kept."""
         with contextlib.suppress(ValueError):  # it is too large to be drawn so small
             title = self._told_facts or "What the ranks did"
-            drawn = multirank.timeline(run, titles=[title]).svg(_PICTURE)
+            # Of ranks that communicated nothing there is nothing to see.
+            sent = bool(run.trace.operations)
+            drawn = multirank.timeline(run, titles=[title]).svg(_PICTURE) if sent else ""
             self._pictures.pop(self._told_facts, None)
             self._pictures[self._told_facts] = drawn
 

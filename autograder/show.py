@@ -14,7 +14,7 @@ from rich.text import Text
 from autograder.doctor import Finding
 from autograder.grade import Grade, Outcome, ProblemSummary, Row, points_text
 from autograder.report import PAGE, RECORD, RESULTS, STAFF_PAGE
-from autograder.text import safe_line
+from autograder.text import safe, safe_line
 
 _STYLES = {
     Outcome.PASSED: "green",
@@ -76,6 +76,8 @@ def report(console: Console, grade: Grade, out_dir: Path) -> None:
     """The final table, the rows that did not pass, and where the files are."""
     console.print(table(grade))
     missed = [row for row in grade.rows if row.outcome not in (Outcome.PASSED, Outcome.NOT_RUN)]
+    # What stands below the table already need not be said of every row.
+    missed = [row for row in missed if row.message not in map(safe, grade.about.notices)]
     told: set[str] = set()
     for row in missed[:_SHOWN]:
         console.print(_row(row, repeated=row.message in told))

@@ -30,8 +30,7 @@ def told(console: Console, trial: Trial, done: int, count: int) -> None:
 def report(console: Console, manifest: Manifest, result: Result) -> None:
     """The table, the sums, and every broken promise."""
     console.print(_table(manifest, result))
-    for line in _sums(result):
-        console.print(Text(line))
+    console.print(Text(_diagnosis(result)))
     complaints = result.all_complaints
     for about, complaint in complaints[:_SHOWN]:
         console.print(Text.assemble((about, "bold red"), f": {safe(complaint)}"))
@@ -47,14 +46,16 @@ def _table(manifest: Manifest, result: Result) -> Table:
     mutants = [one for one in result.tried if isinstance(one, Mutant)]
     alternatives = [one for one in result.tried if isinstance(one, Alternative)]
     shown.add_column("", Text("Total"))
-    shown.add_column("Problem", no_wrap=True)
+    shown.add_column("Problem")
     shown.add_column("Checks", Text(str(len(result.checks))), justify="right")
-    shown.add_column("Mutants lose", _share(result, mutants), justify="right")
-    shown.add_column("Cause named", _named(result, mutants), justify="right")
-    shown.add_column("Alternatives keep", _share(result, alternatives), justify="right")
+    shown.add_column("Mutants\nlose", _share(result, mutants), justify="right")
+    shown.add_column("Cause\nnamed", _named(result, mutants), justify="right")
+    shown.add_column("Alternatives\nkeep", _share(result, alternatives), justify="right")
     for problem in manifest.problems:
         own = [one for one in mutants if one.problem == problem.id]
         other = [one for one in alternatives if one.problem == problem.id]
+        if not own and not other:
+            continue  # not concerned, in a quick run
         checks = sum(id.startswith(f"{problem.id}/") for id in result.checks)
         shown.add_row(
             Text(problem.number),
@@ -80,14 +81,9 @@ def _named(result: Result, mutants: Sequence[Mutant]) -> Text:
     return Text(f"{named} of {len(trials)}" + (f", {wrong} wrong" if wrong else ""))
 
 
-def _sums(result: Result) -> list[str]:
+def _diagnosis(result: Result) -> str:
     wrong = sum(trial.diagnosis is Diagnosis.WRONG for trial in result.diagnosed)
-    lines = [
+    return (
         f"{float(result.accuracy):.0%} of {len(result.diagnosed)} mutants are told their true "
         f"cause, {wrong} a wrong one."
-    ]
-    asked = [trial for trial in result.diagnosed if trial.caught is not None]
-    if asked:
-        caught = sum(bool(trial.caught) for trial in asked)
-        lines.append(f"The public tests catch {caught} of {len(asked)} mutants that they ran on.")
-    return lines
+    )

@@ -31,7 +31,6 @@ class Trial:
     complaints: broken promises, in words; empty when all is as it should be.
     lost: ids of the checks without full marks.
     kept: the part of its chapter's points that it earned.
-    caught: whether a public test failed on it; None where they were not run.
     """
 
     name: str
@@ -39,7 +38,6 @@ class Trial:
     lost: frozenset[str] = frozenset()
     diagnosis: Diagnosis | None = None
     kept: Fraction = Fraction(1)
-    caught: bool | None = None
     seconds: float = 0.0
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from .causes import CAUSES
 from .evidence import REDUCTIONS, ByRank, Evidence, Facts, pieces
@@ -83,7 +84,7 @@ def explain(
     Raises:
         ValueError: the sequences, or what `facts` gives by rank, have different lengths; `facts`
             has an op that is none.
-        TypeError: there is something else than real numbers.
+        TypeError: there is something else than real numbers, or one array for all ranks.
     """
     known = facts or Facts()
     inputs = [None] * len(actual) if inputs_by_rank is None else inputs_by_rank
@@ -118,6 +119,12 @@ def _require_one_for_each_rank(
     actual: ByRank, expected: ByRank, inputs: ByRank, facts: Facts
 ) -> None:
     before = facts.before if not isinstance(facts.before, int | float) else None
+    for name, entries in (("actual", actual), ("expected", expected), ("inputs_by_rank", inputs)):
+        if isinstance(entries, torch.Tensor | np.ndarray):
+            raise TypeError(
+                f"{name} is one array; give a list with an entry for each rank of the group "
+                "([x] * n for n ranks that all have x)"
+            )
     by_rank = {
         "expected": expected,
         "inputs_by_rank": inputs,

@@ -2,7 +2,7 @@
 
     pytest tests/assignment/test_collectives.py                 all tests of one module
     pytest tests/assignment -k all_reduce                       those of one function
-    pytest tests/assignment/test_collectives.py --fuzz 200      random cases as well
+    pytest tests/assignment -k all_reduce --fuzz 200            random cases as well
     pytest tests/assignment -k all_reduce --timeline pictures   draws each test's runs
 
 Each test is worth a share of a problem: `@pytest.mark.problem("all_reduce", share=0.2)`.
@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="compare the collectives with torch.distributed in N random cases",
+        help="compare each collective with torch.distributed in N random cases",
     )
     group.addoption(
         "--fuzz-seed",
@@ -61,6 +61,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fuzz", 0) < 0:
+        raise pytest.UsageError("--fuzz: the number of random cases cannot be negative")
+    folder: Path | None = config.getoption("--timeline", None)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise pytest.UsageError(f"--timeline: {folder} is a file; give a folder for the pages")
     config.addinivalue_line(
         "markers", "problem(id, share): the problem that a test belongs to, and its share of it"
     )

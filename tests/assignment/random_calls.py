@@ -19,7 +19,7 @@ _DTYPES = (  # those that gloo can reduce
 _OPS = (ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MIN, ReduceOp.MAX, ReduceOp.AVG)
 _ROOTS = {"broadcast": "src", "scatter": "src", "gather": "dst", "reduce": "dst"}
 _REDUCING = ("reduce", "reduce_scatter", "all_reduce")
-_FUNCTIONS = (*_ROOTS, "all_gather", "reduce_scatter", "all_reduce", "all_to_all")
+FUNCTIONS = (*_ROOTS, "all_gather", "reduce_scatter", "all_reduce", "all_to_all")
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class RandomCall:
     call: Call
 
 
-def random_call(seed: int) -> RandomCall:
-    """The call that belongs to this seed. What its `after` names holds no values yet."""
-    return _Dice(seed).call()
+def random_call(function: str, seed: int) -> RandomCall:
+    """The call of a function that belongs to this seed; its `after` holds names and no values."""
+    return _Dice(seed).call(function)
 
 
 class _Dice:
@@ -40,14 +40,13 @@ class _Dice:
         self.random = random.Random(seed)
         self.torch = torch.Generator().manual_seed(seed)
 
-    def call(self) -> RandomCall:
+    def call(self, function: str) -> RandomCall:
         pick = self.random
         n = pick.randint(1, 4)
         ranks = tuple(range(n))
         group = None
         if pick.random() < 0.4:
             ranks = group = tuple(sorted(pick.sample(range(n), pick.randint(1, n))))
-        function = pick.choice(_FUNCTIONS)
         self.dtype = pick.choice(_DTYPES)
         shared: Arguments = {}
         if function in _ROOTS:

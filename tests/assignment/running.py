@@ -147,7 +147,7 @@ def _fail_unfinished(subject: Subject, run: Run, calls: Sequence[Call]) -> NoRet
     else:
         headline = f"{name} raises {exception.type} on {where}."
     details = [f"called: {describe(call, first)}"] if call is not None else []
-    fail(headline, [*details, *_story(run)], _why_unfinished(run, call))
+    fail(headline, [*details, *_story(run)], _why_unfinished(run, call, number))
 
 
 def _story(run: Run) -> list[str]:
@@ -170,7 +170,7 @@ def _story(run: Run) -> list[str]:
     return lines + told
 
 
-def _why_unfinished(run: Run, call: Call | None) -> list[str]:
+def _why_unfinished(run: Run, call: Call | None, number: int | None) -> list[str]:
     said = "\n".join(
         rank.log + (rank.exception.message if rank.exception else "") for rank in run.ranks
     )
@@ -182,13 +182,23 @@ def _why_unfinished(run: Run, call: Call | None) -> list[str]:
     if lonely := next((op for op in run.trace.operations if op.peer == op.rank), None):
         place = source_place(lonely.file, lonely.line)
         return [f"rank {lonely.rank} being its own partner in a {lonely.name} ({place})"]
-    named = re.search(r"destination rank|source rank|[Gg]lobal rank|not in list", said)
-    if call is not None and call.group is not None and (run.verdict is not None or named):
+    if call is None or number is None:
+        return []
+    refused = re.search(r"destination rank|source rank|[Gg]lobal rank|not in list", said)
+    if call.group is not None and (refused or _meets_strangers(run, call, number)):
         return [
             "a place in the group being taken for a rank: dist.send and dist.recv want global "
             f"ranks, here {list(call.group)}"
         ]
+    if "should not be the same as the rank of the current process" in said:
+        return ["a rank being its own partner; what it already has it need not send"]
     return []
+
+
+def _meets_strangers(run: Run, call: Call, number: int) -> bool:
+    """Whether a rank of the call's group sends to a rank outside, or receives from one."""
+    done = [op for rank in call.members for op in operations(run, rank, number)]
+    return any(op.peer is not None and op.peer not in call.members for op in done)
 
 
 def current_call(run: Run, rank: int) -> int | None:

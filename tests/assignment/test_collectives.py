@@ -23,7 +23,7 @@ from .calls import Call
 from .cost import Limit
 from .explain import combine, listed
 from .judge import Check
-from .random_calls import random_call
+from .random_calls import FUNCTIONS, random_call
 from .running import fail
 
 WORLD_SIZES = (1, 2, 3, 4)
@@ -426,7 +426,8 @@ def test_reduce_knows_every_op(check: Check) -> None:
 
 @pytest.mark.problem("reduce", share=0.1)
 def test_reduce_in_a_subgroup_takes_the_root_as_a_global_rank(check: Check) -> None:
-    check(4, *(reduce(4, dst=root, group=SUBGROUP) for root in SUBGROUP))
+    for op in (ReduceOp.SUM, ReduceOp.AVG):
+        check(4, *(reduce(4, dst=root, op=op, group=SUBGROUP) for root in SUBGROUP))
 
 
 @pytest.mark.problem("reduce", share=0.1)
@@ -512,7 +513,10 @@ def test_reduce_scatter_knows_every_op(check: Check) -> None:
 
 @pytest.mark.problem("reduce_scatter", share=0.1)
 def test_reduce_scatter_works_in_a_subgroup(check: Check) -> None:
-    check(4, reduce_scatter(4, group=SUBGROUP), reduce_scatter(4, group=(0, 2, 3)))
+    for op in (ReduceOp.SUM, ReduceOp.AVG):
+        check(
+            4, reduce_scatter(4, op=op, group=SUBGROUP), reduce_scatter(4, op=op, group=(0, 2, 3))
+        )
 
 
 @pytest.mark.problem("reduce_scatter", share=0.1)
@@ -568,7 +572,8 @@ def test_all_reduce_knows_every_op(check: Check) -> None:
 
 @pytest.mark.problem("all_reduce", share=0.1)
 def test_all_reduce_works_in_a_subgroup(check: Check) -> None:
-    check(4, all_reduce(4, group=SUBGROUP), all_reduce(4, group=(0, 2, 3)))
+    for op in (ReduceOp.SUM, ReduceOp.AVG):
+        check(4, all_reduce(4, op=op, group=SUBGROUP), all_reduce(4, op=op, group=(0, 2, 3)))
 
 
 @pytest.mark.problem("all_reduce", share=0.05)
@@ -691,8 +696,9 @@ def test_barrier_refuses_a_rank_outside_the_group(check: Check) -> None:
 # --- all of them --------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("function", FUNCTIONS)
 def test_random_cases_agree_with_torch_distributed(
-    check: Check, pytestconfig: pytest.Config
+    function: str, check: Check, request: pytest.FixtureRequest, pytestconfig: pytest.Config
 ) -> None:
     """As many as --fuzz says. A failure names the seed that repeats the case."""
     number = int(pytestconfig.getoption("--fuzz", 0))
@@ -701,11 +707,12 @@ def test_random_cases_agree_with_torch_distributed(
     seed = pytestconfig.getoption("--fuzz-seed", None)
     first = random.randrange(10**6) if seed is None else int(seed)
     for seed in range(first, first + number):
-        case, failure = random_call(seed), ""
+        case, failure = random_call(function, seed), ""
         try:
             check.agrees_with_torch(case.world_size, case.call)
         except pytest.fail.Exception as error:
             failure = str(error)
         if failure:
             nth = f"random case {seed - first + 1} of {number}"
-            fail(f"{nth}; to repeat it alone: --fuzz 1 --fuzz-seed {seed}\n{failure}")
+            alone = f"pytest '{request.node.nodeid}' --fuzz 1 --fuzz-seed {seed}"
+            fail(f"{nth}; to repeat it alone:\n    {alone}\n{failure}")

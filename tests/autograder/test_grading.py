@@ -159,8 +159,9 @@ def test_the_stubs_get_no_points() -> None:
 # --- What is left out, and what runs out ----------------------------------------------------------
 
 
-def test_only_the_checks_that_were_asked_for_are_run() -> None:
-    grade = graded(reference_files(), ["barrier", "broadcast/dtypes"], manifest=SMALL)
+@pytest.mark.parametrize("only", [["barrier", "broadcast/dtypes"], ["1.9", "1.2.6"]])
+def test_only_the_checks_that_were_asked_for_are_run(only: list[str]) -> None:
+    grade = graded(reference_files(), only, manifest=SMALL)
     ran = {row.check_id for row in grade.rows if row.outcome is not Outcome.NOT_RUN}
     assert ran == {
         *("barrier/waits_for_the_last", "barrier/sub_group", "barrier/alone_and_often"),
@@ -173,6 +174,8 @@ def test_only_the_checks_that_were_asked_for_are_run() -> None:
 def test_a_name_that_is_no_check_is_refused_with_those_it_may_have_meant() -> None:
     with pytest.raises(UnknownCheck, match=r"no problem or check 'al_reduce'.*all_reduce"):
         graded(reference_files(), ["al_reduce"])
+    with pytest.raises(UnknownCheck, match=r"'7.1'; there are launch, broadcast, barrier$"):
+        graded(reference_files(), ["7.1"], manifest=SMALL)
 
 
 def test_without_time_every_row_says_so() -> None:

@@ -248,6 +248,12 @@ def test_a_directory_open_to_others_is_refused_with_the_cure(tmp_path: Path) -> 
         course_secret(private)
 
 
+def test_nobody_is_told_to_close_a_folder_for_everybody(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    with pytest.raises(SecretError, match="Name one of your own in AUTOGRADER_PRIVATE"):
+        course_secret(tmp_path)
+
+
 def test_a_secret_open_to_others_is_refused_with_the_cure(tmp_path: Path) -> None:
     private = make(tmp_path)
     (private / SECRET_NAME).chmod(0o640)

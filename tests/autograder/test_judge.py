@@ -14,7 +14,15 @@ from autograder.inputs import Seed, known_secret
 from autograder.judge import Case, Judge, without_plumbing
 from autograder.scenario import ALLOWED, Scenario
 
-from .submissions import MANIFEST, Files, graded, patched, reference_files, rows_of
+from .submissions import (
+    MANIFEST,
+    Files,
+    graded,
+    patched,
+    reference_files,
+    rows_of,
+    stub_files,
+)
 
 ONE_RANK = Scenario("broadcast", 1, (3,))
 
@@ -229,8 +237,17 @@ def test_a_forged_answer_is_a_failure_and_no_fault_of_the_graders(
     )
 
 
+EVERY_COMMIT = ("nothing", "tensors everywhere")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK.keys())
+@pytest.mark.parametrize(
+    "junk",
+    [
+        pytest.param(junk, id=name, marks=() if name in EVERY_COMMIT else pytest.mark.nightly)
+        for name, junk in JUNK.items()
+    ],
+)
 def test_no_check_takes_a_forged_answer_for_a_fault_of_its_own(
     junk: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -398,8 +415,16 @@ def test_what_is_too_large_to_be_drawn_small_gets_no_picture(
 ) -> None:
     monkeypatch.setattr("autograder.judge._PICTURE", 100)
     judged = judge(reference_files())
-    drawn = ONE_RANK.draw(judged.seed.generator())
+    drawn = Scenario("broadcast", 2, (3,)).draw(judged.seed.generator())
     judged.run(drawn.case, [drawn.inputs])
+    assert judged.timeline() == ""
+
+
+def test_ranks_that_communicate_nothing_get_no_picture() -> None:
+    judged = judge(stub_files())
+    drawn = Scenario("broadcast", 2, (3,)).draw(judged.seed.generator())
+    with pytest.raises(CheckFailed, match="not written yet"):
+        judged.run(drawn.case, [drawn.inputs])
     assert judged.timeline() == ""
 
 

@@ -33,3 +33,20 @@ def test_each_test_that_ran_ranks_is_drawn(tmp_path: Path, more: list[str]) -> N
         "test_launch-test_cleanup_destroys_the_group_and_does_no_harm_without_one.html",
     ]
     assert "send → 0 · " in drawn["test_collectives-test_broadcast_sends_from_any_root.html"]
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [("--fuzz=-3", "cannot be negative"), ("--timeline=README.md", "README.md is a file")],
+)
+def test_a_wrong_option_is_refused_before_anything_is_run(option: str, told: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/assignment", "-p", "no:cacheprovider", option],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr

@@ -240,13 +240,18 @@ def test_the_public_tests_run_on_any_variant() -> None:
 # --- The whole ------------------------------------------------------------------------------------
 
 
-def test_too_few_named_causes_are_a_complaint() -> None:
+def test_too_few_named_causes_are_a_complaint_where_all_mutants_were_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     trials = {
         str(i): Trial(str(i), (), diagnosis=Diagnosis.NAMED if i < 3 else Diagnosis.SILENT)
         for i in range(4)
     }
     result = Result([], CHECKS, trials)
     assert result.accuracy == Fraction(3, 4)
+    run.judge_diagnosis(result)
+    assert result.good
+    monkeypatch.setattr(run, "MUTANTS", MUTANTS[:4])
     run.judge_diagnosis(result)
     assert not result.good
     assert result.complaints[0].startswith("only 75% of the mutants")

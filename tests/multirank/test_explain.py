@@ -796,7 +796,7 @@ def test_nothing_wrong_is_said_to_be_right() -> None:
     ("more", "named"),
     [
         ({"inputs_by_rank": X[:3]}, "inputs_by_rank has 3 entries, actual has 4"),
-        ({"expected": SUM[:2]}, r"expected has 2 entries, .* \[x\] \* n for n ranks"),
+        ({"expected": [SUM] * 2}, r"expected has 2 entries, .* \[x\] \* n for n ranks"),
         ({"facts": Facts(before=X[:2])}, r"facts.before has 2 entries, actual has 4"),
         ({"facts": Facts(previous=[X, X[:1]])}, r"facts.previous\[1\] has 1 entries"),
     ],
@@ -818,3 +818,8 @@ def test_it_explains_a_run() -> None:
     sent = [torch.arange(4.0) + rank for rank in range(2)]
     found = explain(run.results, [torch.stack(sent).mean(0)] * 2, sent, Facts(op="AVG"))
     assert names(found) == ["sum for mean"]
+
+
+def test_one_array_for_all_ranks_is_refused_with_what_to_give() -> None:
+    with pytest.raises(TypeError, match=r"expected is one array; give a list .*\[x\] \* n"):
+        explain([SUM] * W, torch.ones(W))  # type: ignore[arg-type]
