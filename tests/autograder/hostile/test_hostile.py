@@ -155,6 +155,8 @@ def cases(attacks: list[Attack]) -> list[Any]:
 def test_an_attack_gains_nothing_and_harms_nothing(
     attack: Attack, mode: str, graders: dict[str, Grader], tmp_path: Path
 ) -> None:
+    if mode == "container" and any(ROOT.is_relative_to(path) for path in namespaces.public()):
+        pytest.skip("the repository lies in a public folder: no result is official there")
     grader = graders[mode]
     path = attack.write(tmp_path / "work", grader.private, CANARY)
     graded = grader.grade(path, tmp_path / "out", attack.check)
