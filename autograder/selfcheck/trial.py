@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -53,24 +54,28 @@ def graded(
     return Grading(manifest, files, reference, known_secret(seed), about, only=only).run()
 
 
-def planned_rows(manifest: Manifest) -> list[Row]:
+@functools.cache
+def planned_rows(manifest: Manifest) -> tuple[Row, ...]:
     """A row for each check, in order, as before anything has run; and nothing is run."""
     about, secret = About(course=manifest.course.name), known_secret(1)
     none = Grading(manifest, {}, {}, secret, about, unusable="only the plan is asked for").run()
-    return [replace(row, outcome=Outcome.NOT_RUN, message="", seconds=None) for row in none.rows]
+    return tuple(
+        replace(row, outcome=Outcome.NOT_RUN, message="", seconds=None) for row in none.rows
+    )
 
 
 def try_variant(manifest: Manifest, variant: Variant, *, whole_part: bool) -> Trial:
     """Grades a variant and judges the grade.
 
-    whole_part: grade every problem of its part, not only those that it is about.
+    whole_part: all checks of its part; else those of the problems that it is about, without the
+        checks of cost, which are slow, where they have nothing to find.
     """
     started = time.monotonic()
     part = part_of(manifest, variant.problem)
-    chapter = [problem.id for problem in part.problems]
-    only = chapter if whole_part else [id for id in chapter if id in variant.problems]
+    planned = [row for row in planned_rows(part) if whole_part or _concerns(variant, row)]
+    only = [row.check_id for row in planned]
     grade = graded(part, variant.files, only)
-    rows = [row for row in grade.rows if row.problem_id in only]
+    rows = [row for row in grade.rows if row.check_id in only]
     if isinstance(variant, Mutant):
         trial = judge_mutant(variant, rows)
     else:
@@ -78,6 +83,13 @@ def try_variant(manifest: Manifest, variant: Variant, *, whole_part: bool) -> Tr
     lost_points = sum((row.points - row.score for row in rows), Fraction(0))
     kept = 1 - lost_points / part.total_points
     return replace(trial, kept=kept, seconds=time.monotonic() - started)
+
+
+def _concerns(variant: Variant, row: Row) -> bool:
+    """Whether a check may say something about a variant that no other says faster."""
+    if row.problem_id not in variant.problems:
+        return False
+    return row.kind != "cost" or isinstance(variant, Alternative) or variant.must_lose(row.check_id)
 
 
 def part_of(manifest: Manifest, problem_id: str) -> Manifest:
