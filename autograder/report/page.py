@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from fractions import Fraction
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from autograder.grade import Outcome, points_text
+from autograder.report.template import template
 
 if TYPE_CHECKING:
     from autograder.grade import Grade, Row
@@ -34,7 +33,7 @@ _MOST_TIMELINES = 6  # on a page
 def render(grade: Grade) -> str:
     """The page as HTML."""
     about = grade.about
-    return _template().render(
+    return template("report.html").render(
         course=about.course,
         earned=points_text(grade.earned),
         points=points_text(grade.points),
@@ -56,18 +55,6 @@ def render(grade: Grade) -> str:
         ignored=[asdict(item) for item in about.ignored],
         grading=_grading(grade),
     )
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("autograder.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html")
 
 
 def _troubles(grade: Grade) -> list[dict[str, Any]]:

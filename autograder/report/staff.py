@@ -6,12 +6,10 @@ It shows what no student may see: flags, the grader's own tracebacks, the secret
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import cache
 from typing import TYPE_CHECKING
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-
 from autograder.grade import Outcome, points_text
+from autograder.report.template import template
 
 if TYPE_CHECKING:
     from autograder.grade import Grade, Row
@@ -33,7 +31,7 @@ def render(grade: Grade) -> str:
         "Finished": about.finished,
         "Took": f"{about.seconds:.1f} s",
     }
-    return _template().render(
+    return template("report-staff.html").render(
         course=about.course,
         earned=points_text(grade.earned),
         points=points_text(grade.points),
@@ -61,15 +59,3 @@ def _row(row: Row) -> dict[str, object]:
         "staff": row.staff,
         "log": row.log,
     }
-
-
-@cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("autograder.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report-staff.html")

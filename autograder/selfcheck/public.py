@@ -22,7 +22,7 @@ _TIMEOUT = 300.0  # seconds
 class PublicRun:
     """How the public tests of one module ended.
 
-    passed, failed: names of the tests. seconds: in all.
+    passed, failed: names of the tests.
     """
 
     passed: frozenset[str]

@@ -33,12 +33,13 @@ from autograder.selfcheck.trial import (
     planned_rows,
     try_variant,
 )
-from autograder.selfcheck.variant import Alternative, Variant
+from autograder.selfcheck.variant import Alternative, Files, Variant
 
 REPETITIONS = 20  # gradings of the reference beside busy cores, in a full run
 ACCURACY = Fraction(4, 5)  # of the mutants at least are told their true cause
 PUBLIC_SHARE = Fraction(3, 4)  # what passing all public tests earns of a part at least
 _BUSY = "while True: pass"
+_REFERENCE, _STUBS = "the reference", "the stubs"
 
 
 @dataclass
@@ -150,8 +151,8 @@ def _submitted(
         if not (quick and _just_graded(name)):
             others.append(pool.submit(grade, manifest))
     for module in manifest.modules:
-        others.append(pool.submit(_try_public_on_reference, module))
-        others.append(pool.submit(_try_public_on_stubs, module))
+        for on, folder in ((_REFERENCE, REFERENCE), (_STUBS, ASSIGNMENT)):
+            others.append(pool.submit(_try_public, module, on, module_files(folder)))
     trials = [pool.submit(_try, manifest, one, quick) for one in variants]
     return others, trials
 
@@ -168,20 +169,18 @@ def _try_stubs(manifest: Manifest) -> Trial:
     return replace(trial, seconds=time.monotonic() - started)
 
 
-def _try_public_on_reference(module: str) -> Trial:
+def _try_public(module: str, on: str, files: Files) -> Trial:
+    """The public tests of a module: all must pass on the reference, and fail on the stubs."""
     started = time.monotonic()
-    public = run_public_tests(module_files(REFERENCE), module)
-    complaints = tuple(f"{name} fails" for name in sorted(public.failed))
-    name = f"public tests of {module}, on the reference"
-    return Trial(name, complaints, seconds=time.monotonic() - started)
-
-
-def _try_public_on_stubs(module: str) -> Trial:
-    started = time.monotonic()
-    public = run_public_tests(module_files(ASSIGNMENT), module)
-    complaints = tuple(f"{name} passes" for name in sorted(public.passed))
-    name = f"public tests of {module}, on the stubs"
-    return Trial(name, complaints, seconds=time.monotonic() - started)
+    public = run_public_tests(files, module)
+    if on == _REFERENCE:
+        complaints = [f"{name} fails" for name in sorted(public.failed)]
+    else:
+        complaints = [f"{name} passes" for name in sorted(public.passed)]
+    if not public.passed | public.failed:
+        complaints.append("there are none")
+    name = f"public tests of {module}, on {on}"
+    return Trial(name, tuple(complaints), seconds=time.monotonic() - started)
 
 
 def _try(manifest: Manifest, variant: Variant, quick: bool) -> Trial:

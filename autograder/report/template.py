@@ -1,0 +1,20 @@
+"""The pages' templates, in an environment that escapes whatever is put into them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+
+@cache
+def template(name: str) -> Template:
+    """The template in the file of that name beside this one."""
+    environment = Environment(
+        loader=PackageLoader("autograder.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
