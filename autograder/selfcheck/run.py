@@ -39,7 +39,7 @@ REPETITIONS = 20  # gradings of the reference beside busy cores, in a full run
 ACCURACY = Fraction(4, 5)  # of the mutants at least are told their true cause
 PUBLIC_SHARE = Fraction(3, 4)  # what passing all public tests earns of a part at least
 _BUSY = "while True: pass"
-_REFERENCE, _STUBS = "the reference", "the stubs"
+ON_REFERENCE, ON_STUBS = "the reference", "the stubs"
 
 
 @dataclass
@@ -151,8 +151,8 @@ def _submitted(
         if not (quick and _just_graded(name)):
             others.append(pool.submit(grade, manifest))
     for module in manifest.modules:
-        for on, folder in ((_REFERENCE, REFERENCE), (_STUBS, ASSIGNMENT)):
-            others.append(pool.submit(_try_public, module, on, module_files(folder)))
+        for on, folder in ((ON_REFERENCE, REFERENCE), (ON_STUBS, ASSIGNMENT)):
+            others.append(pool.submit(try_public, module, on, module_files(folder)))
     trials = [pool.submit(_try, manifest, one, quick) for one in variants]
     return others, trials
 
@@ -169,11 +169,11 @@ def _try_stubs(manifest: Manifest) -> Trial:
     return replace(trial, seconds=time.monotonic() - started)
 
 
-def _try_public(module: str, on: str, files: Files) -> Trial:
+def try_public(module: str, on: str, files: Files) -> Trial:
     """The public tests of a module: all must pass on the reference, and fail on the stubs."""
     started = time.monotonic()
     public = run_public_tests(files, module)
-    if on == _REFERENCE:
+    if on == ON_REFERENCE:
         complaints = [f"{name} fails" for name in sorted(public.failed)]
     else:
         complaints = [f"{name} passes" for name in sorted(public.passed)]

@@ -20,7 +20,7 @@ from autograder.paths import REFERENCE, module_files
 from autograder.selfcheck import plan, run
 from autograder.selfcheck.alternatives import ALTERNATIVES
 from autograder.selfcheck.mutants import MUTANTS
-from autograder.selfcheck.public import run_public_tests
+from autograder.selfcheck.public import PublicRun, run_public_tests
 from autograder.selfcheck.run import Result, judge_public
 from autograder.selfcheck.trial import (
     Diagnosis,
@@ -226,6 +226,28 @@ def test_whoever_passes_all_public_tests_keeps_three_quarters() -> None:
 def test_a_right_solution_that_fails_a_public_test_is_noticed() -> None:
     (complaint,) = judge_public(OTHER, Trial("other", ()), caught=True).complaints
     assert complaint == "fails a public test, although it is right"
+
+
+@pytest.mark.parametrize(
+    ("on", "passed", "failed", "complaints"),
+    [
+        (run.ON_REFERENCE, {"a", "b"}, set(), ()),
+        (run.ON_REFERENCE, {"a"}, {"b"}, ("b fails",)),
+        (run.ON_STUBS, set(), {"a", "b"}, ()),
+        (run.ON_STUBS, {"a"}, {"b"}, ("a passes",)),
+        (run.ON_STUBS, set(), set(), ("there are none",)),
+    ],
+)
+def test_public_tests_must_pass_on_the_reference_and_fail_on_the_stubs(
+    monkeypatch: pytest.MonkeyPatch,
+    on: str,
+    passed: set[str],
+    failed: set[str],
+    complaints: tuple[str, ...],
+) -> None:
+    found = PublicRun(frozenset(passed), frozenset(failed))
+    monkeypatch.setattr(run, "run_public_tests", lambda *_: found)
+    assert run.try_public("collectives", on, {}).complaints == complaints
 
 
 @pytest.mark.slow
