@@ -6,7 +6,10 @@ that carry both directions at once, that is what an algorithm's time at large si
 Modelled time: the messages, replayed on `FABRIC`. It also sees what bytes do not: messages that
 wait for one another, and the latency of each.
 
-Where both are scored, they share one pool, and the worse of them counts: one decision costs once.
+Measured time, of all_reduce alone: the ratio to the reference's, which also sees the work that a
+rank does between its messages.
+
+Where several are scored, they share one pool, and the worst counts: one decision costs once.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ _STEPS: Bands = (
 # Up to this many times the bound, or the reference's time, earns this part of the points.
 BYTES_BANDS: Bands = ((Fraction(105, 100), Fraction(1)), *_STEPS)
 TIME_BANDS: Bands = ((Fraction(11, 10), Fraction(1)), *_STEPS)
+_ROOM = Fraction(3, 2)  # for what a clock cannot tell apart
+MEASURED_BANDS: Bands = ((_ROOM, Fraction(1)), *((_ROOM * limit, part) for limit, part in _STEPS))
 
 
 class Score(NamedTuple):
@@ -158,6 +163,22 @@ def score_time(modelled: Modelled, least: float, world_size: int, full: int, by:
         f"with {world_size} ranks and {size_in_words(full)}, its messages take "
         f"{float(ratio):.2f} times as long as those of {by}, on the modelled network of the "
         f"docstring ({modelled.seconds * 1e3:.3g} ms, not {least * 1e3:.3g} ms); {hint}",
+    )
+
+
+# --- Measured time ------------------------------------------------------------------------------
+
+
+def score_measured(ratio: float, world_size: int, full: int) -> Score:
+    """`MEASURED_BANDS`, of a ratio to the reference's time on the same machine.
+
+    full: bytes of the full tensor.
+    """
+    return Score(
+        _part(Fraction(ratio).limit_denominator(10**6), MEASURED_BANDS),
+        f"with {world_size} ranks and {size_in_words(full)}, it takes {ratio:.2f} times as long as "
+        "the reference, measured on this machine; copies, and memory that is allocated in a loop, "
+        "cost time, too",
     )
 
 

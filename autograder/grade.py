@@ -36,6 +36,7 @@ class Outcome(StrEnum):
     BLOCKED = "blocked"
     NOT_RUN = "not run"
     NEEDS_HARDWARE = "needs hardware"
+    TOO_NOISY = "too noisy"
     GRADER_FAULT = "grader fault"
 
 
@@ -43,6 +44,7 @@ class Outcome(StrEnum):
 # somebody's attention comes first.
 WORST_FIRST = (
     Outcome.GRADER_FAULT,
+    Outcome.TOO_NOISY,
     Outcome.CRASHED,
     Outcome.TIMED_OUT,
     Outcome.FAILED,
@@ -239,8 +241,8 @@ class Grade:
 
     @property
     def not_counted(self) -> Fraction:
-        """The points of rows that the grader itself failed to judge."""
-        return self._points_of(Outcome.GRADER_FAULT)
+        """The points of rows that could not be judged, through no fault of the submission."""
+        return self._points_of(Outcome.GRADER_FAULT) + self._points_of(Outcome.TOO_NOISY)
 
     def _points_of(self, outcome: Outcome) -> Fraction:
         return sum((row.points for row in self.rows if row.outcome is outcome), Fraction(0))
@@ -287,6 +289,11 @@ _SENTENCES = {
         "Not counted yet",
         ". The grader itself failed there: that is not your fault, and the staff will grade it "
         "again.",
+    ),
+    Outcome.TOO_NOISY: (
+        "Not counted yet",
+        ". The machine was too busy for anything to be measured on it: that is not your fault, and "
+        "the staff will grade it again.",
     ),
     Outcome.NEEDS_HARDWARE: ("Not run for want of hardware", "."),
     Outcome.NOT_RUN: ("Not run", "."),

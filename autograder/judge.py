@@ -62,6 +62,8 @@ class Answer:
 
     outputs: list[Any]
     trace: Trace
+    seconds: float = 0.0
+    """What the call took, by the grader's own clock."""
 
     def get(self, rank: int, name: str, kind: type[_Kind]) -> _Kind:
         """The output called `name` of a rank.
@@ -74,6 +76,26 @@ class Answer:
         if not isinstance(found, kind):
             raise CheckFailed(f"rank {rank} gave no answer")
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class LiveWorld:
+    """A world that waits, stopped, for its turns: see `Judge.live`.
+
+    Attributes:
+        call: runs its case once, with each rank's inputs.
+    """
+
+    call: Callable[[Sequence[Mapping[str, Any] | None]], Answer]
+    _world: multirank.World
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """It runs while the block does, so that nothing is timed that another world slows down."""
+        self._world.release()
+        yield
+        if self._world.alive:
+            self._world.hold()
 
 
 @dataclass
@@ -126,6 +148,30 @@ class Judge:
                 answers.append(self._answer(world, around, case, inputs, timeout or TIMEOUT))
         return answers
 
+    @contextlib.contextmanager
+    def live(self, case: Case, *, of_reference: bool = False) -> Iterator[LiveWorld]:
+        """A world of the submission's, or the reference's, for a case that is run many times.
+
+        Its ranks are stopped but for the blocks `with live.running():`, in which alone it may be
+        called, so that several such worlds take turns on the machine.
+
+        Raises:
+            CheckFailed: as `run`; of the reference's, what goes wrong is the grader's fault.
+        """
+        with self._world(case, self.reference if of_reference else self.submission) as (
+            world,
+            around,
+        ):
+
+            def call(inputs: Sequence[Mapping[str, Any] | None]) -> Answer:
+                if of_reference:
+                    run = _call(world, case, inputs, 60.0).check()
+                    return Answer(run.results, run.trace, run.seconds)
+                return self._answer(world, around, case, inputs, TIMEOUT)
+
+            world.hold()
+            yield LiveWorld(call, world)
+
     def _answer(
         self,
         world: multirank.World,
@@ -152,7 +198,7 @@ class Judge:
         _refuse_unrecorded(run.trace)
         _refuse_forbidden(run.trace, case.allowed)
         _refuse_unfinished(run.trace, case.allowed)
-        return Answer(run.results, run.trace)
+        return Answer(run.results, run.trace, run.seconds)
 
     def _draw(self, run: Run) -> None:
         """At once, so that the run and all its results need not be kept."""

@@ -21,6 +21,7 @@ _STYLES = {
     Outcome.PARTIAL: "yellow",
     Outcome.NOT_RUN: "dim",
     Outcome.NEEDS_HARDWARE: "dim",
+    Outcome.TOO_NOISY: "magenta",
     Outcome.GRADER_FAULT: "magenta",
 }
 _SHOWN = 10  # rows that are told in full; the reports have them all

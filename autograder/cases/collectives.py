@@ -196,3 +196,18 @@ def samples(inputs: dict[str, Any]) -> dict[str, Any]:
     """Pieces of the result of the call before, from places that were not known then."""
     result = multirank.context().state["result"].flatten()
     return {"pieces": [result[start : start + inputs["length"]] for start in inputs["starts"]]}
+
+
+def timed(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """inputs["calls"] all_reduces in place of inputs["elements"] float32; a sample.
+
+    The tensor is kept from turn to turn. Where "fill" is None it holds zeros, and nothing is done
+    but the calls, so that the time is theirs; else all elements hold that at first.
+    """
+    state = multirank.context().state
+    tensor = state.setdefault("tensor", torch.zeros(inputs["elements"]))
+    if inputs["fill"] is not None:
+        tensor.fill_(inputs["fill"])
+    for _ in range(inputs["calls"]):
+        impl.collectives.all_reduce(tensor)
+    return {} if inputs["fill"] is None else {"sample": tensor[:: len(tensor) // 64].clone()}

@@ -24,6 +24,7 @@ _TONES = {
     Outcome.BLOCKED: "neutral",
     Outcome.NOT_RUN: "neutral",
     Outcome.NEEDS_HARDWARE: "neutral",
+    Outcome.TOO_NOISY: "neutral",
     Outcome.GRADER_FAULT: "neutral",
 }
 

@@ -101,8 +101,8 @@ def part_of(manifest: Manifest, problem_id: str) -> Manifest:
 
 def judge_mutant(mutant: Mutant, rows: Sequence[Row]) -> Trial:
     """It loses just the checks it must, and is told the true cause or none."""
-    lost = {row.check_id: row for row in rows if row.outcome is not Outcome.PASSED}
-    must = {row.check_id for row in rows if mutant.must_lose(row.check_id)}
+    lost = {row.check_id: row for row in _scored(rows) if row.outcome is not Outcome.PASSED}
+    must = {row.check_id for row in _scored(rows) if mutant.must_lose(row.check_id)}
     complaints = [f"does not lose {id}" for id in sorted(must - set(lost))]
     complaints += [f"loses {_told(lost[id])}" for id in sorted(set(lost) - must)]
     complaints += _faults(rows)
@@ -118,9 +118,9 @@ def judge_mutant(mutant: Mutant, rows: Sequence[Row]) -> Trial:
 
 def judge_alternative(alternative: Alternative, rows: Sequence[Row]) -> Trial:
     """It earns just what the docstrings promise."""
-    lost = {row.check_id for row in rows if row.outcome is not Outcome.PASSED}
+    lost = {row.check_id for row in _scored(rows) if row.outcome is not Outcome.PASSED}
     complaints = _faults(rows)
-    for row in rows:
+    for row in _scored(rows):
         promised = Fraction(alternative.but.get(row.check_id, "1")) * row.points
         if row.score != promised:
             complaints.append(f"{points_text(promised)} points are right for it: {_told(row)}")
@@ -130,8 +130,8 @@ def judge_alternative(alternative: Alternative, rows: Sequence[Row]) -> Trial:
 
 
 def judge_reference(rows: Sequence[Row]) -> Trial:
-    """Full marks in every row."""
-    lost = [row for row in rows if row.score != row.points]
+    """Full marks in every row that could be scored."""
+    lost = [row for row in _scored(rows) if row.score != row.points]
     complaints = [f"loses {_told(row)}" for row in lost]
     return Trial("the reference", tuple(complaints), frozenset(row.check_id for row in lost))
 
@@ -139,9 +139,14 @@ def judge_reference(rows: Sequence[Row]) -> Trial:
 def judge_stub(rows: Sequence[Row]) -> Trial:
     """Nothing in any row, because nothing is written; and no row errs."""
     complaints = [f"earns something in {_told(row)}" for row in rows if row.score]
-    odd = [row for row in rows if row.outcome is not Outcome.FAILED and not row.score]
+    odd = [row for row in _scored(rows) if row.outcome is not Outcome.FAILED and not row.score]
     complaints += [f"is not failed, but {row.outcome.value}, in {_told(row)}" for row in odd]
     return Trial("the stubs", tuple(complaints), frozenset(row.check_id for row in rows))
+
+
+def _scored(rows: Sequence[Row]) -> list[Row]:
+    """Without those of which a noisy machine says nothing, now and about anybody."""
+    return [row for row in rows if row.outcome is not Outcome.TOO_NOISY]
 
 
 def _faults(rows: Iterable[Row]) -> list[str]:

@@ -29,7 +29,7 @@ class Mutant:
     name: what the program does wrong, in a few words; unique.
     story: what the student did or thought.
     problem: the problem that the mistake is made in.
-    patches: by function of the problem's module.
+    patches: by function of the problem's module, or method ("Linear.forward").
     loses: ids of the checks that must not get full marks, or patterns (`all_reduce/*`); all others
         of the part must.
     told: what the failure text must say for the student to find the mistake; empty where the
@@ -144,19 +144,25 @@ def _module_of(problem_id: str) -> str:
 
 
 def function_source(source: str, name: str) -> str:
-    """A top-level function's text, up to whatever comes after it.
+    """The text of a top-level function or class, or of a method ("Linear.forward"), up to whatever
+    comes after it.
 
-    Raises ValueError when the source has no such function.
+    Raises ValueError when the source has no such thing.
     """
-    body = ast.parse(source).body
-    starts = [
-        min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
-        for node in body
-    ]
-    for node, begin, end in zip(body, starts, [*starts[1:], None], strict=True):
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return "".join(source.splitlines(keepends=True)[begin - 1 : end and end - 1])
-    raise ValueError(f"there is no function {name}")
+    lines = source.splitlines(keepends=True)
+    body, end = ast.parse(source).body, len(lines)
+    for part in name.split("."):
+        starts = [
+            min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+            for node in body
+        ]
+        places = [place for place, node in enumerate(body) if getattr(node, "name", None) == part]
+        if not places:
+            raise ValueError(f"there is no {name}")
+        place = places[-1]
+        begin, end = starts[place], [*starts[1:], end + 1][place] - 1
+        body = getattr(body[place], "body", [])
+    return "".join(lines[begin - 1 : end])
 
 
 def _patched(function: str, old: str, patch: Patch) -> str:
@@ -167,6 +173,7 @@ def _patched(function: str, old: str, patch: Patch) -> str:
         return old.replace(before, after)
     if not old.count(BEGIN) == old.count(END) == 1:
         raise ValueError(f"{function} has not one solution region")
-    head, _, rest = old.partition(f"    {BEGIN}\n")
-    _, _, tail = rest.partition(f"    {END}\n")
-    return head + textwrap.indent(textwrap.dedent(patch).strip() + "\n", "    ") + tail
+    head, _, rest = old.partition(BEGIN)
+    head, _, indent = head.rpartition("\n")
+    tail = rest.partition(END)[2].removeprefix("\n")
+    return f"{head}\n{textwrap.indent(textwrap.dedent(patch).strip(), indent)}\n{tail}"

@@ -21,6 +21,7 @@ from autograder.cost import (
     busiest,
     model,
     score_bytes,
+    score_measured,
     score_time,
     worst,
 )
@@ -338,6 +339,26 @@ def test_the_docstring_s_table_of_algorithms_is_what_the_model_says() -> None:
 
 def seconds(program: Algorithm, nbytes: int) -> float:
     return replay_programs([program(rank, 8, nbytes) for rank in range(8)], cost.FABRIC).makespan
+
+
+# --- Measured time ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ratio", "part"),
+    [
+        *((0.5, "1"), (1.5, "1"), (1.51, "3/4"), (2.4, "3/4"), (2.41, "1/2"), (3.3, "1/2")),
+        *((3.31, "1/4"), (4.8, "1/4"), (4.81, "0")),
+    ],
+)
+def test_measured_time_earns_in_the_steps_that_the_docstring_states(
+    ratio: float, part: str
+) -> None:
+    assert score_measured(ratio, 4, FULL).part == Fraction(part)
+
+
+def test_a_measured_ratio_is_told_as_one() -> None:
+    assert "4 ranks and 64 MiB, it takes 2.00 times as long" in score_measured(2.0, 4, FULL).why
 
 
 # --- The reference ------------------------------------------------------------------------------

@@ -32,7 +32,15 @@ from autograder.selfcheck.trial import (
     planned_rows,
     try_variant,
 )
-from autograder.selfcheck.variant import Mutant, Variant, alternative, mutant, patched
+from autograder.selfcheck.variant import (
+    Mutant,
+    Variant,
+    _patched,
+    alternative,
+    function_source,
+    mutant,
+    patched,
+)
 
 from .submissions import SMALL
 
@@ -112,7 +120,7 @@ def test_every_variant_tells_its_story_in_a_sentence() -> None:
 def test_a_patch_that_no_longer_fits_says_where() -> None:
     with pytest.raises(ValueError, match="stands 0 times in barrier"):
         patched("collectives", {"barrier": ("no such text", "")})
-    with pytest.raises(ValueError, match="no function barriers"):
+    with pytest.raises(ValueError, match="no barriers"):
         patched("collectives", {"barriers": "pass"})
     with pytest.raises(ValueError, match="_members has not one solution region"):
         patched("collectives", {"_members": "pass"})
@@ -150,6 +158,13 @@ def test_a_fault_of_the_graders_is_noticed_even_where_a_loss_is_due() -> None:
     rows = [row("waits", Outcome.GRADER_FAULT, message="left too early")]
     complaints = judge_mutant(FORGETFUL, rows).complaints
     assert any(one.startswith("the grader itself errs in barrier/waits") for one in complaints)
+
+
+def test_what_a_noisy_machine_could_not_tell_is_no_broken_promise() -> None:
+    rows = [row("waits", Outcome.TOO_NOISY)]
+    tried = mutant("barrier", "leaves early", "", "", ["waits"])
+    assert judge_mutant(tried, rows).complaints == ()
+    assert judge_reference(rows).complaints == judge_stub(rows).complaints == ()
 
 
 def test_a_check_that_is_there_no_more_is_noticed() -> None:
@@ -385,3 +400,39 @@ def test_a_real_mutant_of_which_too_little_is_promised_is_noticed() -> None:
 
 def _named(name: str) -> Mutant:
     return next(one for one in MUTANTS if one.name == name)
+
+
+# ---------------------------------------------------------------- patches
+
+TWO_CLASSES = """\
+class First:
+    @property
+    def size(self) -> int:
+        return 1
+
+    def forward(self) -> int:
+        # BEGIN SOLUTION
+        return 2
+        # END SOLUTION
+
+
+class Second:
+    def forward(self) -> int:
+        return 3
+"""
+
+
+def test_the_text_of_a_method_ends_where_the_next_thing_begins() -> None:
+    assert function_source(TWO_CLASSES, "First.size").endswith("return 1\n\n")
+    assert function_source(TWO_CLASSES, "First.size").startswith("    @property")
+    assert function_source(TWO_CLASSES, "Second.forward").endswith("return 3\n")
+    assert "class Second" not in function_source(TWO_CLASSES, "First")
+    with pytest.raises(ValueError, match=r"no First\.backward"):
+        function_source(TWO_CLASSES, "First.backward")
+
+
+def test_a_patch_of_a_method_leaves_its_namesake_alone() -> None:
+    old = function_source(TWO_CLASSES, "First.forward")
+    new = TWO_CLASSES.replace(old, _patched("First.forward", old, "if True:\n    return 4"))
+    assert "        if True:\n            return 4\n\n\nclass Second" in new
+    assert "SOLUTION" not in new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -57,6 +58,15 @@ def parent_of(pid: int) -> int:
 def the_zygote() -> int:
     with World(1, process_group=False) as world:
         return parent_of(world.call(os.getppid).results[0])
+
+
+def open_files(pid: int) -> list[str]:
+    """The kinds of what a process has open: "socket", "pipe", or a path."""
+    links = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            links.append(str(entry.readlink()).partition(":")[0])
+    return links
 
 
 # ---------------------------------------------------------------- one
@@ -224,10 +234,11 @@ def test_the_zygote_has_one_thread_and_nothing_open_but_its_own() -> None:
     pid = the_zygote()
     status = Path(f"/proc/{pid}/status").read_text()
     assert int(status.partition("Threads:")[2].split()[0]) == 1
-    links = sorted(str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir())
-    kinds = sorted(link.split(":")[0] for link in links)
-    assert [kind for kind in kinds if kind == "socket"] == ["socket"]
-    assert [kind for kind in kinds if kind == "pipe"] == ["pipe"]
+    deadline = time.monotonic() + 10
+    while (links := open_files(pid)).count("socket") > 1 and time.monotonic() < deadline:
+        time.sleep(0.01)  # it may be handing another world's connection to its leader just now
+    assert links.count("socket") == 1
+    assert links.count("pipe") == 1
     assert len(links) == 5, links  # and /dev/null, its errors, its selector
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from autograder.selfcheck.alternatives import accounting, collectives
+from autograder.selfcheck.alternatives import accounting, bandwidth, collectives
 from autograder.selfcheck.variant import Alternative
 
 ALTERNATIVES: tuple[Alternative, ...] = (
     *collectives.ALTERNATIVES,
+    *bandwidth.ALTERNATIVES,
     *accounting.ALTERNATIVES,
 )

@@ -158,7 +158,7 @@ MUTANTS = [
             "    key = (tuple(tensor.shape), tensor.dtype, str(op))\n"
             "    flat.copy_(seen.setdefault(key, flat.clone()))\n",
         ),
-        ["sum", "layouts"],
+        ["sum", "layouts", "traffic"],
         told="kept from one call to the next",
     ),
     mutant(
