@@ -90,6 +90,8 @@ class Row:
     """A picture of the run that failed, as SVG of multirank's; for report.html alone."""
     staff: str = ""
     """For staff alone: no report for students shows it."""
+    leaderboard: Mapping[str, float] = field(default_factory=dict)
+    """What it measured for the class to compare, by column; more is better."""
 
     @property
     def advice(self) -> str | None:
@@ -194,6 +196,7 @@ class Grade:
         log: str | bytes = "",
         timeline: str = "",
         staff: str = "",
+        leaderboard: Mapping[str, float] | None = None,
     ) -> Row:
         """Fills in a row's result, and makes its texts safe to show.
 
@@ -227,6 +230,7 @@ class Grade:
             log=safe(log, LINES, WIDTH),
             timeline=timeline,
             staff=safe(staff),
+            leaderboard=dict(leaderboard or {}),
         )
         return self._rows[check_id]
 

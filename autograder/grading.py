@@ -188,6 +188,7 @@ class _Plugin:
             facts=self._judge.all_facts if passed else self._judge.facts,
             log=self._judge.log,
             timeline="" if passed else self._judge.timeline(),
+            leaderboard=self._judge.leaderboard,
             seconds=time.monotonic() - started,
         )
         odd = [f"{check_id(item)}: {flag}" for flag in dict.fromkeys(self._judge.flags)]

@@ -110,6 +110,7 @@ class Judge:
         log: what it printed.
         confinement: the boundary around every world.
         flags: what looked odd while it ran, for the staff.
+        leaderboard: what the check measured for the class to compare, by column.
     """
 
     submission: Mapping[str, bytes]
@@ -120,6 +121,7 @@ class Judge:
     log: str = ""
     confinement: Confinement = field(default_factory=choose)
     flags: list[str] = field(default_factory=list)
+    leaderboard: dict[str, float] = field(default_factory=dict)
     _noted: dict[str, dict[str, None]] = field(default_factory=dict)
     _pictures: dict[str, str] = field(default_factory=dict)
 

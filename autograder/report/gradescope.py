@@ -36,6 +36,11 @@ def results(grade: Grade) -> dict[str, Any]:
         "visibility": "visible",
         "stdout_visibility": "hidden",
         "tests": [_test(row) for row in grade.rows],
+        "leaderboard": [
+            {"name": name, "value": value, "order": "desc"}
+            for row in grade.rows
+            for name, value in row.leaderboard.items()
+        ],
         "extra_data": {
             "points": number(grade.points),
             "not_counted": number(grade.not_counted),

@@ -81,6 +81,7 @@ def _check(row: Row) -> dict[str, Any]:
         "seconds": row.seconds,
         "log": row.log,
         "staff": row.staff,
+        "leaderboard": dict(row.leaderboard),
     }
 
 

@@ -19,6 +19,7 @@ from autograder.grading import Credit
 from autograder.inputs import Seed, known_secret
 from autograder.judge import Answer, Case, Judge
 from autograder.measured import (
+    LEADERBOARD,
     PAIRS,
     TooNoisy,
     best_ratio,
@@ -138,10 +139,10 @@ class FakeAllReduce(FakeWorld):
 
 def all_reduce(
     monkeypatch: pytest.MonkeyPatch, ours: float, again: float = 1.0, right: bool = True
-) -> Fraction | None:
-    """The part that an all_reduce earns which takes as long, where the reference takes 1 s.
+) -> tuple[Fraction | None, dict[str, float]]:
+    """What an all_reduce earns, and puts on the leaderboard, where the reference takes 1 s.
 
-    again: what the reference takes when it is compared with itself.
+    ours: what it takes. again: what the reference takes when it is compared with itself.
     """
     references = iter([1.0, again])
 
@@ -152,27 +153,36 @@ def all_reduce(
         yield world
 
     monkeypatch.setattr(Judge, "live", live)
-    score = score_all_reduce(Judge({}, {}, Seed.of(known_secret(), "x"), lambda: 100.0))
-    return None if score is None else score.part
+    judge = Judge({}, {}, Seed.of(known_secret(), "x"), lambda: 100.0)
+    score = score_all_reduce(judge)
+    return None if score is None else score.part, judge.leaderboard
 
 
 def test_half_as_much_time_again_as_the_reference_is_all_right_whatever_the_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert all_reduce(monkeypatch, 1.5, again=math.nan) == 1
+    assert all_reduce(monkeypatch, 1.5, again=math.nan)[0] == 1
 
 
 def test_more_earns_less_where_the_reference_agrees_with_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert all_reduce(monkeypatch, 2.0, again=1.2) == Fraction(3, 4)
+    assert all_reduce(monkeypatch, 2.0, again=1.2)[0] == Fraction(3, 4)
+
+
+def test_the_class_may_compare_bandwidths_where_one_could_be_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert all_reduce(monkeypatch, 0.8)[1] == {LEADERBOARD: 1.25}
+    assert all_reduce(monkeypatch, 4.0)[1] == {LEADERBOARD: 0.25}
+    assert all_reduce(monkeypatch, 4.0, again=1.3)[1] == {}
 
 
 @pytest.mark.parametrize("again", [0.79, 1.26])
 def test_where_it_does_not_measured_time_is_left_out(
     monkeypatch: pytest.MonkeyPatch, again: float
 ) -> None:
-    assert all_reduce(monkeypatch, 2.0, again=again) is None
+    assert all_reduce(monkeypatch, 2.0, again=again)[0] is None
 
 
 def test_the_pool_is_left_to_bytes_and_modelled_time_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ HOSTILE = "\x1b]8;;http://evil.example\x07link\u202e<script>alert(1)</script> ``
 STAFF = "for-staff-alone"
 
 THIRDS = Problem("thirds", "1.1", "one", "Thirds", Fraction(1), "m", ("thirds",))
-OUTCOMES = Problem("outcomes", "1.2", "one", "One of each", Fraction(9), "m", ("outcomes",))
+OUTCOMES = Problem("outcomes", "1.2", "one", "One of each", Fraction(10), "m", ("outcomes",))
 
 
 def row(problem: Problem, n: int, points: Fraction, **more: Any) -> Row:
@@ -47,8 +47,8 @@ def row(problem: Problem, n: int, points: Fraction, **more: Any) -> Row:
 
 def empty_grade() -> Grade:
     rows = [row(THIRDS, n, Fraction(1, 3)) for n in (1, 2, 3)]
-    rows += [row(OUTCOMES, n, Fraction(1)) for n in range(1, 10)]
-    rows += [row(OUTCOMES, 10, Fraction(0))]
+    rows += [row(OUTCOMES, n, Fraction(1)) for n in range(1, 11)]
+    rows += [row(OUTCOMES, 11, Fraction(0))]
     about = About(
         course="Distributed training",
         source="zip archive, modules at the top",
@@ -85,7 +85,7 @@ def grade() -> Grade:
             staff=STAFF,
             seconds=float(n),
         )
-    grade.record("outcomes.10", Outcome.NEEDS_HARDWARE, message="Needs two GPUs.")
+    grade.record("outcomes.11", Outcome.NEEDS_HARDWARE, message="Needs two GPUs.")
     return grade
 
 
@@ -104,9 +104,18 @@ def rows_by_number(grade: Grade) -> dict[str, dict[str, Any]]:
 def test_results_are_valid_before_anything_ran_and_after_every_check(grade: Grade) -> None:
     results = validate(gradescope.results(empty_grade()))
     assert results["score"] == 0
-    assert round(sum(test.get("max_score", 0) for test in results["tests"]), 3) == 10
-    assert len(results["tests"]) == 13
+    assert round(sum(test.get("max_score", 0) for test in results["tests"]), 3) == 11
+    assert len(results["tests"]) == 14
     validate(gradescope.results(grade))
+
+
+def test_what_was_measured_is_a_column_of_the_leaderboard(grade: Grade) -> None:
+    assert validate(gradescope.results(grade))["leaderboard"] == []
+    grade.record("thirds.1", Outcome.PASSED, leaderboard={"Speed": 1.25})
+    assert validate(gradescope.results(grade))["leaderboard"] == [
+        {"name": "Speed", "value": 1.25, "order": "desc"}
+    ]
+    assert grade_record(grade)["checks"][0]["leaderboard"] == {"Speed": 1.25}
 
 
 @settings(deadline=None, max_examples=25)
@@ -148,10 +157,10 @@ def test_the_total_is_exact_although_rows_are_rounded(grade: Grade) -> None:
 
 def test_a_row_without_points_that_needs_hardware_is_a_note(grade: Grade) -> None:
     tests = rows_by_number(grade)
-    assert "score" not in tests["1.2.10"]
-    assert "max_score" not in tests["1.2.10"]
+    assert "score" not in tests["1.2.11"]
+    assert "max_score" not in tests["1.2.11"]
     assert (tests["1.2.8"]["score"], tests["1.2.8"]["max_score"]) == (0, 1)
-    assert "Needs hardware" in tests["1.2.10"]["output"]
+    assert "Needs hardware" in tests["1.2.11"]["output"]
 
 
 def test_a_row_says_what_is_wrong_before_how_to_look_into_it(grade: Grade) -> None:
@@ -181,7 +190,7 @@ def test_a_passed_row_says_so_and_what_it_ran_with(grade: Grade) -> None:
 
 def test_results_begin_with_the_sentences_a_student_should_know(grade: Grade) -> None:
     output = gradescope.results(grade)["output"]
-    assert output.startswith("2.14 of 10 points.\n")
+    assert output.startswith("2.14 of 11 points.\n")
     assert "not your fault" in output
     assert "not official" in output
 
@@ -198,8 +207,8 @@ def test_results_hold_nothing_for_staff_and_nothing_a_terminal_obeys(grade: Grad
 def test_the_record_holds_everything(grade: Grade) -> None:
     record = json.loads(json.dumps(grade_record(grade), allow_nan=False))
     assert record["earned"] == {"value": 2.1429, "exact": "15/7"}
-    assert record["points"] == {"value": 10.0, "exact": "10"}
-    assert record["not_counted"]["exact"] == "1"
+    assert record["points"] == {"value": 11.0, "exact": "11"}
+    assert record["not_counted"]["exact"] == "2"
     assert record["official"] is False
     assert record["unofficial_because"] == ["the secret is a known one"]
     assert record["flags"] == [f"{STAFF}-flag"]
@@ -271,15 +280,15 @@ def test_the_page_shows_every_row_and_nothing_for_staff(grade: Grade) -> None:
     for line in grade.rows:
         assert line.title in text
     assert STAFF not in html
-    assert "2.14 of 10 points" in " ".join(text.split())
+    assert "2.14 of 11 points" in " ".join(text.split())
 
 
 def test_the_page_begins_with_the_total_and_the_sentences(grade: Grade) -> None:
     html = page.render(grade)
-    assert "width: 21.43%" in html
+    assert "width: 19.48%" in html
     text = Elements(html).text
     places = [text.index(sentence) for sentence in grade.sentences()[1:]]
-    assert len(places) == 5
+    assert len(places) == 6
     assert places == sorted(places)
     assert places[-1] < text.index("What to look at")
 
