@@ -82,7 +82,7 @@ def busy_loops(count: int) -> Iterator[None]:
 
 
 def failures(files: Files, often: int) -> int:
-    """How often it does not get full marks for its time; a machine that is too noisy fails nobody."""
+    """How often it gets less than full marks; a machine that is too noisy fails nobody."""
     failed = 0
     for place in range(often):
         seed = Seed.of(known_secret(place), "measured")
