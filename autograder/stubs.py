@@ -29,6 +29,7 @@ from autograder.manifest import Manifest, ManifestError, load_problems
 BEGIN = "# BEGIN SOLUTION"
 END = "# END SOLUTION"
 HEADER = "# Problems in this file (points in problems.toml):"
+_LINE_LENGTH = 100  # as in pyproject.toml
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -388,4 +389,8 @@ def _replace(lines: list[str], begin: int, end: int, indent: str, text: str) -> 
 
 
 def _raise(indent: str, text: str) -> str:
-    return f'{indent}raise NotImplementedError("{text}")'
+    """The statement in a region's place, laid out as the formatter would."""
+    whole = f'{indent}raise NotImplementedError("{text}")'
+    if len(whole) <= _LINE_LENGTH:
+        return whole
+    return f'{indent}raise NotImplementedError(\n{indent}    "{text}"\n{indent})'
