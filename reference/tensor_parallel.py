@@ -245,7 +245,7 @@ class GatherFrom(torch.autograd.Function):
         """All ranks' ``x``, one after another along ``dim``."""
         # BEGIN SOLUTION
         ctx.dim, ctx.group = dim, group
-        ctx.backward = _own_part if backward == "split" else _reduce_scatter
+        ctx.gradient_of_part = _own_part if backward == "split" else _reduce_scatter
         return _all_gather(x, dim, group)
         # END SOLUTION
 
@@ -253,7 +253,7 @@ class GatherFrom(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """The gradient for ``x``, and None for every other argument of forward."""
         # BEGIN SOLUTION
-        return ctx.backward(grad, ctx.dim, ctx.group), None, None, None
+        return ctx.gradient_of_part(grad, ctx.dim, ctx.group), None, None, None
         # END SOLUTION
 
 
@@ -302,9 +302,9 @@ def _all_gather(x: Tensor, dim: int, group: ProcessGroup | None) -> Tensor:
 def _reduce_scatter(x: Tensor, dim: int, group: ProcessGroup | None) -> Tensor:
     """The calling rank's part, along ``dim``, of the sum of all ranks' ``x``."""
     # BEGIN SOLUTION
-    parts = torch.stack(x.chunk(_size(group), dim))  # contiguous, and split along dimension 0
-    own = torch.empty_like(parts[0])
-    dist.reduce_scatter_tensor(own, parts, group=group)
+    parts = x.chunk(_size(group), dim)
+    own = torch.empty_like(parts[0], memory_format=torch.contiguous_format)
+    dist.reduce_scatter_tensor(own, torch.cat(parts), group=group)  # it splits dimension 0
     return own
     # END SOLUTION
 
