@@ -15,6 +15,7 @@ Where several are scored, they share one pool, and the worst counts: one decisio
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
@@ -92,6 +93,42 @@ def score_bytes(moved: Moved, world_size: int, bound: int, full: int) -> Score:
         f"{moved.nbytes / full:.2f} S; {bound / full:.2f} S is enough "
         f"(S is the full tensor, {size_in_words(full)})",
     )
+
+
+def score_collectives(
+    operations: Sequence[Operation], rank: int, bound: Fraction, told: str
+) -> Score:
+    """`BYTES_BANDS`, of what one rank moves with torch's own collectives and messages.
+
+    bound: the bytes that it may move. told: what it runs, in words.
+    """
+    moved = sum((_moved(operation) for operation in operations), Fraction(0))
+    if moved <= bound:
+        return Score(Fraction(1), "")
+    used: defaultdict[str, Fraction] = defaultdict(Fraction)
+    for operation in operations:
+        used[operation.name] += _moved(operation)
+    listed = ", ".join(f"{name} {float(nbytes):.0f}" for name, nbytes in used.items())
+    return Score(
+        _part(moved / bound, BYTES_BANDS) if bound else Fraction(0),
+        f"{told}: rank {rank} moves {float(moved):.0f} bytes ({listed}); {float(bound):.0f} are "
+        "enough",
+    )
+
+
+def _moved(operation: Operation) -> Fraction:
+    """The bytes that a rank must move for it, in the larger one of the two directions."""
+    n = len(operation.group)
+    match operation.name:
+        case "send" | "recv":  # as if each had a counterpart in the other direction
+            factor = Fraction(1, 2)
+        case "barrier" | "new_group":
+            factor = Fraction(0)
+        case "all_reduce":
+            factor = 2 * Fraction(n - 1, n)
+        case _:
+            factor = Fraction(n - 1, n)
+    return factor * operation.nbytes
 
 
 # --- Modelled time ------------------------------------------------------------------------------

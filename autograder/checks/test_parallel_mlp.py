@@ -1,0 +1,93 @@
+"""Checks of problem parallel_mlp."""
+
+from __future__ import annotations
+
+from autograder.grading import Credit
+from autograder.judge import Judge
+from autograder.problem import problem
+from autograder.tensor_parallel import (
+    Layer,
+    Setting,
+    bad_layer,
+    require_freed,
+    require_refusals,
+    require_right,
+    score_cost,
+)
+
+COLUMN, MEGATRON = "ColumnParallelMLP", "ParallelMLP"
+SETTINGS = [
+    Setting(n, dtype, beside=beside)
+    for n in (2, 4, 3, 1)
+    for dtype, beside in (("float32", True), ("bfloat16", False))
+]
+DEEP, PAIR = (24, 36, 12, 24), (24, 48, 24)
+
+
+@problem("parallel_mlp", share="3/10", function=COLUMN)
+def test_column(judge: Judge) -> None:
+    """The lecture's MLP, alone and as a residual block, on 1 to 4 ranks: output and gradients."""
+    require_right(judge, [Layer("column_mlp", setting, DEEP) for setting in SETTINGS])
+    some = Setting(3)
+    require_right(
+        judge,
+        [
+            Layer("column_mlp", some, (24, 36), activation="gelu"),
+            Layer("column_mlp", some, (24, 36, 12), bias=False),
+        ],
+    )
+
+
+@problem("parallel_mlp", share="3/10", function=MEGATRON)
+def test_megatron(judge: Judge) -> None:
+    """Megatron's MLP, alone and as a residual block, on 1 to 4 ranks: output and gradients."""
+    require_right(judge, [Layer("mlp", setting, PAIR) for setting in SETTINGS])
+    some = Setting(3)
+    require_right(
+        judge,
+        [
+            Layer("mlp", some, (12, 36, 24), activation="gelu"),
+            Layer("mlp", some, PAIR, bias=False),
+        ],
+    )
+
+
+@problem("parallel_mlp", share="1/10", function=MEGATRON)
+def test_sub_group(judge: Judge) -> None:
+    """In a sub-group whose ranks are not 0, 1, ..."""
+    for members in ((1, 3), (0, 2, 3)):
+        setting = Setting(4, members=members)
+        require_right(judge, [Layer("mlp", setting, PAIR), Layer("column_mlp", setting, DEEP)])
+
+
+@problem("parallel_mlp", share="1/20", kind="edges", function=MEGATRON)
+def test_refusals(judge: Judge) -> None:
+    """Features that the ranks do not divide raise ValueError."""
+    three = Setting(3)
+    require_refusals(
+        judge,
+        Layer("mlp", three, PAIR),
+        [
+            bad_layer(Layer("mlp", three, (6, 8, 6))),
+            bad_layer(Layer("column_mlp", three, (6, 6, 8))),
+        ],
+    )
+
+
+@problem("parallel_mlp", share="1/20", kind="cost", function=MEGATRON)
+def test_memory(judge: Judge) -> None:
+    """Nothing of a full weight is kept alive, by a parameter or for backward."""
+    four = Setting(4)
+    require_freed(judge, Layer("mlp", four, (64, 128, 64), (2,)))
+    require_freed(judge, Layer("column_mlp", four, (64, 128, 64), (2,)))
+
+
+@problem("parallel_mlp", share="1/5", kind="cost", function=MEGATRON)
+def test_traffic(judge: Judge, credit: Credit) -> None:
+    """Bytes that forward and backward move, on 4 ranks."""
+    four = Setting(4)
+    score_cost(
+        judge,
+        credit,
+        [Layer("mlp", four, (64, 128, 64)), Layer("column_mlp", four, (64, 128, 128, 64))],
+    )
