@@ -24,6 +24,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from .processes import connect
+from .processes.devices import BACKENDS
 from .processes.leader import KINDS, WorldSetup
 from .processes.memory import RESULT_BYTES, AnswerError, Arena, build, pack, shared_file
 from .processes.wire import (
@@ -71,6 +72,7 @@ class World:
             before anything of the user's is imported.
         import_path: the ranks' `sys.path` entries before the installed packages'; None: ours.
         process_group: False leaves it to the program to initialise torch.distributed.
+        backend: "gloo", or "nccl", with which each rank has a GPU of its own.
         terminal: a rank that gets our standard input, output and error, so that a debugger works
             there; until it waits for others itself, nothing ends its calls.
         on_output: is given a rank and what it has printed, as soon as it has.
@@ -92,12 +94,15 @@ class World:
         before_user_code: Source | None = None,
         import_path: Sequence[str] | None = None,
         process_group: bool = True,
+        backend: str = "gloo",
         terminal: int | None = None,
         on_output: Callable[[int, bytes], None] | None = None,
         result_bytes: int = RESULT_BYTES,
     ) -> None:
         groups = groups or {}
         _check_world(world_size, groups)
+        if backend not in BACKENDS:
+            raise ValueError(f"backend is {backend!r}; it must be one of {', '.join(BACKENDS)}")
         if terminal is not None and terminal not in range(world_size):
             raise ValueError(f"terminal is {terminal}; the ranks are 0 to {world_size - 1}")
         self.world_size = world_size
@@ -111,6 +116,7 @@ class World:
             before_user_code=before_user_code,
             import_path=_own_import_path() if import_path is None else list(import_path),
             process_group=process_group,
+            backend=backend,
             port=0 if process_group else _free_port(),
             directory=str(Path.cwd()),
             terminal=terminal,
@@ -595,6 +601,7 @@ def run(
     timeout: float = 60.0,
     check: bool = True,
     process_group: bool = True,
+    backend: str = "gloo",
     **kwargs: Any,
 ) -> Run:
     """Calls `function(*args, **kwargs)` on `world_size` fresh ranks; see `World` and `World.call`.
@@ -607,7 +614,7 @@ def run(
 
         multirank.run(hello, 4).results
     """
-    with World(world_size, groups=groups, process_group=process_group) as world:
+    with World(world_size, groups=groups, process_group=process_group, backend=backend) as world:
         return world.call(function, *args, timeout=timeout, check=check, **kwargs)
 
 

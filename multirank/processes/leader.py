@@ -44,6 +44,7 @@ class WorldSetup:
     before_user_code: Source | None
     import_path: Sequence[str]
     process_group: bool
+    backend: str
     port: int
     terminal: int | None
     terminal_type: str

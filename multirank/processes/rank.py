@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
-import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
@@ -33,6 +32,7 @@ from ..recording import watch
 from ..recording.stack import is_plumbing
 from ..recording.trace import Recorder
 from ..source import Source
+from .devices import take_device
 from .memory import Arena, describe, unpack
 from .packages import serve
 from .wire import ANSWER_BYTES, receive_frame, send_frame
@@ -146,7 +146,7 @@ def _join(rank: int, setup: WorldSetup, directory: Path) -> inside.RankContext:
     context = inside.RankContext(
         rank=rank,
         world_size=setup.world_size,
-        device=torch.device("cpu"),
+        device=take_device(setup.backend, rank),
         group_ranks={name: sorted(ranks) for name, ranks in setup.groups.items()},
         rendezvous=rendezvous,
     )
@@ -156,7 +156,7 @@ def _join(rank: int, setup: WorldSetup, directory: Path) -> inside.RankContext:
     # Nobody knows how long a person at the terminal thinks.
     patience = None if setup.terminal is None else timedelta(days=7)
     dist.init_process_group(
-        "gloo", store=store, rank=rank, world_size=setup.world_size, timeout=patience
+        setup.backend, store=store, rank=rank, world_size=setup.world_size, timeout=patience
     )
     for name, ranks in context.group_ranks.items():
         group = dist.new_group(ranks)

@@ -1,9 +1,13 @@
-"""A process group around gloo that records every operation and is otherwise not noticed.
+"""A process group around gloo or NCCL that records every operation and is otherwise not noticed.
 
 It stands where the backend stands, so it sees what `dist.*`, functional collectives, DDP's C++
 reducer, FSDP2, DTensor and DeviceMesh do alike. It replaces the class that
-`torch.distributed.distributed_c10d` constructs for "gloo"; the real gloo is registered on it, and
-on an inner plain ProcessGroup to which every operation is passed on.
+`torch.distributed.distributed_c10d` constructs for "gloo", and where there is one, for "nccl"; the
+real backend is registered on it, and on an inner plain ProcessGroup to which every operation is
+passed on.
+
+With NCCL to wait for an operation is to queue that wait on the GPU: `waited` and `completed` then
+say when the program asked for it, in the order in which things happen on the GPU.
 
 This rests on parts of torch that are not public; `tests/multirank/test_watch_compatibility.py`
 names what broke when torch changes.
@@ -209,39 +213,48 @@ class Known:
         )
 
 
-class _LikeGloo(type(dist.ProcessGroup)):  # type: ignore[misc]
-    """Lets torch.distributed recognise its own gloo by the class that it finds in its place."""
+class _LikeTheReal(type(dist.ProcessGroup)):  # type: ignore[misc]
+    """Lets torch.distributed recognise its own backend by the class that it finds in its place."""
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, ProcessGroupGloo) or super().__instancecheck__(instance)
+        real = getattr(cls, "real", None)
+        return (real is not None and isinstance(instance, real)) or super().__instancecheck__(
+            instance
+        )
 
 
-class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeGloo):
-    """What torch.distributed gets when it asks for gloo."""
+class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeTheReal):
+    """What torch.distributed gets when it asks for a backend.
 
-    Options = ProcessGroupGloo.Options
+    Each subclass is for one: `real` is torch's class, which is constructed with the same arguments.
+    """
 
-    def __init__(self, store: Store, rank: int, size: int, timeout: timedelta) -> None:
+    real: type[Any]
+    backend: str
+    device: str
+    kind: Any
+
+    def __init__(self, store: Store, rank: int, size: int, *args: Any, **kwargs: Any) -> None:
         super().__init__(rank, size)  # type: ignore[call-arg]
         name, self._ranks = _next_group
         self._group_number = _recorder.new_id()
         self._known: dict[tuple[int, int], tuple[Known, ...]] = {}
         _recorder.write("group", self._group_number, name, self._ranks)
-        self._gloo = gloo = ProcessGroupGloo(store, rank, size, timeout)
+        self._real = self.real(store, rank, size, *args, **kwargs)
         self._inner = dist.ProcessGroup(store, rank, size)
         for group in (self, self._inner):
-            group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
-            group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+            group._register_backend(torch.device(self.device), self.kind, self._real)
+            group._set_default_backend(self.kind)
 
     @property
     def options(self) -> Any:
-        return self._gloo.options
+        return self._real.options
 
     def _set_sequence_number_for_group(self) -> None:
-        self._gloo._set_sequence_number_for_group()
+        self._real._set_sequence_number_for_group()
 
     def getBackendName(self) -> str:
-        return "gloo"
+        return self.backend
 
     def shutdown(self) -> None:
         _issue_plainly("destroy_process_group", self._group_number)
@@ -355,6 +368,25 @@ for _method in _NAMES:
         setattr(WatchedProcessGroup, _method, _watched(_method))
 
 
+class WatchedGloo(WatchedProcessGroup):
+    """In the place of gloo."""
+
+    real = ProcessGroupGloo
+    Options = ProcessGroupGloo.Options
+    backend, device, kind = "gloo", "cpu", dist.ProcessGroup.BackendType.GLOO
+
+
+def _watched_nccl(real: Any) -> type[WatchedProcessGroup]:
+    """What stands in the place of NCCL, which not every torch has."""
+
+    class WatchedNCCL(WatchedProcessGroup):
+        Options = real.Options
+        backend, device, kind = "nccl", "cuda", dist.ProcessGroup.BackendType.NCCL
+
+    WatchedNCCL.real = real
+    return WatchedNCCL
+
+
 def _tensors(argument: Any) -> list[torch.Tensor]:
     if isinstance(argument, torch.Tensor):
         return [argument]
@@ -382,11 +414,13 @@ def _refuse_strided(name: str, tensors: Sequence[torch.Tensor]) -> None:
 
 
 def install(recorder: Recorder, rank: int, world_size: int) -> None:
-    """From now on every gloo group that this process makes is watched."""
+    """From now on every group that this process makes is watched."""
     global _recorder, _we
     _recorder, _we = recorder, (rank, world_size)
     torch_names: Any = c10d
-    torch_names.ProcessGroupGloo = WatchedProcessGroup
+    torch_names.ProcessGroupGloo = WatchedGloo
+    if c10d.is_nccl_available():
+        torch_names.ProcessGroupNCCL = _watched_nccl(torch_names.ProcessGroupNCCL)
     torch_names.rendezvous = _meeting(torch_names.rendezvous)
     torch_names._new_process_group_helper = _making_group(torch_names._new_process_group_helper)
     torch_names._store_based_barrier = _joining(torch_names._store_based_barrier)
