@@ -1,7 +1,7 @@
-"""NCCL on a machine without a GPU: everything of it but the kernels, for tests of what surrounds it.
+"""NCCL on a machine without a GPU: everything but the kernels, to test what surrounds it.
 
-`before_ranks=PRETEND` puts gloo where NCCL would be, in one world alone: torch believes that NCCL and
-eight GPUs are there, constructs NCCL with its own options, and each rank's GPU is main memory.
+`before_ranks=PRETEND` puts gloo where NCCL would be, in one world alone: torch believes that NCCL
+and eight GPUs are there, constructs NCCL with its own options, and each rank's GPU is main memory.
 """
 
 from multirank import Source

@@ -1,4 +1,4 @@
-"""NCCL, as far as a machine without a GPU can tell: which groups are made, how, and what is seen."""
+"""NCCL as far as a machine without a GPU can tell: how groups are made, and what is seen."""
 
 from __future__ import annotations
 
