@@ -61,7 +61,8 @@ Cost
     course's on the same machine. Up to 1.5 times its time earns all points, 2.4 times three
     quarters, 3.3 times half, and 4.8 times a quarter, and the worst of bytes, modelled and measured
     time counts. It also sees copies, and memory that is allocated in a loop. If the machine is too
-    noisy, it is left out. ``python -m assignment.bandwidth`` shows how you compare with torch's.
+    noisy, it is left out. (Where a course grades on GPUs as well: 64 MiB, and 1.25 times.)
+    ``python -m assignment.bandwidth`` shows how you compare with torch's.
 
     all_reduce, reduce_scatter and all_gather are graded at 4 and at 8 ranks, with 64 MiB, and the
     worse counts; broadcast, reduce and all_to_all at 8 ranks, with 64 KiB or 64 MiB, whichever is

@@ -18,8 +18,10 @@ import typer
 from rich.console import Console
 
 import multirank
+from autograder import backend as backends
 from autograder import doctor, report, show, stubs
 from autograder import manifest as manifests
+from autograder.backend import Backend, BackendName
 from autograder.confine import privacy, process
 from autograder.confine.modes import (
     CannotConfine,
@@ -69,6 +71,10 @@ def grade(
     official: Annotated[
         bool, typer.Option("--official", help="Refuse to grade if the result would not count.")
     ] = False,
+    backend: Annotated[
+        BackendName,
+        typer.Option(help="nccl runs the checks on this machine's GPUs, for points of their own."),
+    ] = BackendName.GLOO,
     seed: Annotated[
         int | None,
         typer.Option(help="Inputs from this number instead of the secret: not official."),
@@ -84,10 +90,12 @@ def grade(
     multirank.start()
     try:
         confinement = choose(isolation)
-        code, said = _grade(console, path, out, only or [], seed, confinement, official), ""
+        found = backends.find(backend)
+        code = _grade(console, path, out, only or [], seed, confinement, found, official)
+        said = ""
     except (
         *(NoSuchSubmission, UnknownCheck, NoPlaceForResults),
-        *(CannotConfine, NotOfficial),
+        *(CannotConfine, NotOfficial, backends.NoSuchBackend),
     ) as error:
         code, said = UNUSABLE, str(error)
     except (manifests.ManifestError, SecretError, UnfairChecks, GraderFault) as error:
@@ -159,11 +167,13 @@ def _grade(
     only: list[str],
     seed: int | None,
     confinement: Confinement,
+    backend: Backend,
     official: bool,
 ) -> int:
     manifest = manifests.load(REFERENCE)
+    manifest = manifest.on_gpus() if backend.on_gpus else manifest
     secret = known_secret(seed) if seed is not None else course_secret(_private_directory())
-    about = _about(manifest, secret, only, confinement)
+    about = _about(manifest, secret, only, confinement, backend)
     if official and about.unofficial:
         raise NotOfficial(
             f"This would not be official: {'; '.join(about.unofficial)}."
@@ -188,6 +198,7 @@ def _grade(
         unusable=unusable,
         only=only,
         confinement=confinement,
+        backend=backend,
     )
     with show.Progress(console) as progress:
         graded = _run(grading, out_dir, progress)
@@ -247,9 +258,13 @@ def _made(out_dir: Path) -> Path:
 
 
 def _about(
-    manifest: manifests.Manifest, secret: Secret, only: list[str], confinement: Confinement
+    manifest: manifests.Manifest,
+    secret: Secret,
+    only: list[str],
+    confinement: Confinement,
+    backend: Backend,
 ) -> About:
-    unofficial = privacy.why_not_official(confinement)
+    unofficial = privacy.why_not_official(confinement, connecting=backend.on_gpus)
     layers = [*confinement.layers, *([] if unofficial else [privacy.NAME])]
     if secret.default:
         unofficial.append("its inputs come from a known number, not from the course's secret")
@@ -257,13 +272,14 @@ def _about(
         unofficial.append("only some of the checks were asked for")
     return About(
         course=manifest.course.name,
-        backend="gloo",
+        backend=backend.name,
         isolation_mode=confinement.mode,
         isolation=layers,
         unofficial=unofficial,
         versions={
             "grader": grader_digest(),
             "torch": str(torch.__version__),
+            "device": backend.device,
             "python": platform.python_version(),
             "gradescope-utils": version("gradescope-utils"),
         },

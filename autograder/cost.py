@@ -34,8 +34,6 @@ _STEPS: Bands = (
 # Up to this many times the bound, or the reference's time, earns this part of the points.
 BYTES_BANDS: Bands = ((Fraction(105, 100), Fraction(1)), *_STEPS)
 TIME_BANDS: Bands = ((Fraction(11, 10), Fraction(1)), *_STEPS)
-_ROOM = Fraction(3, 2)  # for what a clock cannot tell apart
-MEASURED_BANDS: Bands = ((_ROOM, Fraction(1)), *((_ROOM * limit, part) for limit, part in _STEPS))
 
 
 class Score(NamedTuple):
@@ -206,13 +204,15 @@ def score_time(modelled: Modelled, least: float, world_size: int, full: int, by:
 # --- Measured time ------------------------------------------------------------------------------
 
 
-def score_measured(ratio: float, world_size: int, full: int) -> Score:
-    """`MEASURED_BANDS`, of a ratio to the reference's time on the same machine.
+def score_measured(ratio: float, world_size: int, full: int, room: Fraction) -> Score:
+    """Of a ratio to the reference's time on the same machine: the same steps, with some room.
 
-    full: bytes of the full tensor.
+    full: bytes of the full tensor. room: up to this ratio all is well, since a clock cannot tell
+    such times apart.
     """
+    bands = ((Fraction(1), Fraction(1)), *_STEPS)
     return Score(
-        _part(Fraction(ratio).limit_denominator(10**6), MEASURED_BANDS),
+        _part(Fraction(ratio).limit_denominator(10**6) / room, bands),
         f"with {world_size} ranks and {size_in_words(full)}, it takes {ratio:.2f} times as long as "
         "the reference, measured on this machine; copies, and memory that is allocated in a loop, "
         "cost time, too",

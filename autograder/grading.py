@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
+from autograder.backend import GLOO, Backend
 from autograder.confine.modes import Confinement, choose
 from autograder.failure import CheckFailed
 from autograder.grade import About, Grade, Outcome, Row
@@ -59,6 +60,7 @@ class Grading:
         budget: seconds that it may take in all.
         only: ids or numbers of problems or checks; the others are not run.
         confinement: the boundary around what runs the submission.
+        backend: what the submission communicates with.
         changed: called with the grade once it is planned, and after every check.
     """
 
@@ -71,6 +73,7 @@ class Grading:
     budget: float = 480.0
     only: Sequence[str] = ()
     confinement: Confinement = field(default_factory=choose)
+    backend: Backend = GLOO
     changed: Callable[[Grade], None] = field(default=lambda _: None)
 
     def run(self) -> Grade:
@@ -267,6 +270,7 @@ class _Plugin:
             Seed.of(self._grading.secret, name),
             self._time_left,
             confinement=self._grading.confinement,
+            backend=self._grading.backend,
         )
 
 

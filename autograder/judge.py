@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import torch
 
 import multirank
+from autograder.backend import GLOO, Backend
 from autograder.compare import Array
 from autograder.confine.boundary import Boundary, boundary
 from autograder.confine.modes import Confinement, choose
@@ -41,7 +42,10 @@ class Case:
     """One function of a file in autograder/cases, and the world that it needs.
 
     members: the global ranks of the sub-group that it is about; None: the default group.
+    process_group: False leaves it to the case to make one, or to do without.
     allowed: the operations that may stand in its trace; None: anything may.
+    on_gpu: whether it runs on GPUs where they are graded on; False for what is not about them, such
+        as virtual time. Without a process group it never does.
     """
 
     file: str
@@ -50,6 +54,7 @@ class Case:
     members: tuple[int, ...] | None = None
     process_group: bool = True
     allowed: frozenset[str] | None = None
+    on_gpu: bool = True
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ class Judge:
         facts: what the last call ran with, for the report.
         log: what it printed.
         confinement: the boundary around every world.
+        backend: what the worlds communicate with.
         flags: what looked odd while it ran, for the staff.
         leaderboard: what the check measured for the class to compare, by column.
     """
@@ -120,6 +126,7 @@ class Judge:
     facts: dict[str, str] = field(default_factory=dict)
     log: str = ""
     confinement: Confinement = field(default_factory=choose)
+    backend: Backend = GLOO
     flags: list[str] = field(default_factory=list)
     leaderboard: dict[str, float] = field(default_factory=dict)
     _noted: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -264,10 +271,16 @@ class Judge:
     def _world(
         self, case: Case, files: Mapping[str, bytes]
     ) -> Iterator[tuple[multirank.World, Boundary]]:
-        """A world behind the boundary; when the block ends, nothing of it is left."""
+        """A world behind the boundary; when the block ends, nothing of it is left.
+
+        Raises:
+            CheckFailed: there are not enough GPUs for it.
+        """
         listening = not case.process_group
+        backend = self.backend if case.on_gpu and case.process_group else GLOO
+        backend.require(case.world_size)
         with (
-            boundary(self.confinement, case.world_size, listening) as around,
+            boundary(self.confinement, case.world_size, listening, backend.on_gpus) as around,
             multirank.World(
                 case.world_size,
                 groups={GROUP: case.members} if case.members else {},
@@ -276,6 +289,7 @@ class Judge:
                 before_user_code=around.before_user_code,
                 import_path=(),
                 process_group=case.process_group,
+                backend=backend.name.value,
                 result_bytes=RESULT_BYTES,
             ) as world,
         ):

@@ -47,9 +47,13 @@ class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The course that gives the assignment."""
+    """The course that gives the assignment.
+
+    gpu_points: what a grading on GPUs is out of.
+    """
 
     name: str
+    gpu_points: Fraction = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,15 @@ class Manifest:
     def modules(self) -> tuple[str, ...]:
         """The modules that hold problems, in the order of problems.toml, without ".py"."""
         return tuple(dict.fromkeys(problem.module for problem in self.problems))
+
+    def on_gpus(self) -> Manifest:
+        """The same problems as a grading on GPUs counts them: for `course.gpu_points` in all."""
+        part = self.course.gpu_points / self.total_points
+        problems = [
+            msgspec.structs.replace(problem, points=part * problem.points)
+            for problem in self.problems
+        ]
+        return replace(self, problems=tuple(problems))
 
     def problem(self, id: str) -> Problem:
         """The problem called `id`. Raises ManifestError where the course has none of that name."""
@@ -106,13 +119,14 @@ def load(reference_dir: Path) -> Manifest:
     for id, points in course.weights.items():
         why = "must be above 0 (`problems.off` leaves a problem out)"
         _require(points > 0, path, f"the weight of `{id}` {why}")
+    _require(course.gpu.points >= 0, path, "the points of `gpu` must not be below 0")
     problems = tuple(
         msgspec.structs.replace(problem, points=course.weights.get(problem.id, problem.points))
         for problem in manifest.problems
         if problem.id not in course.problems.off
     )
     _require(bool(problems), path, "`problems.off` leaves out every problem")
-    return replace(manifest, problems=problems, course=Course(course.name))
+    return replace(manifest, problems=problems, course=Course(course.name, course.gpu.points))
 
 
 def load_problems(reference_dir: Path) -> Manifest:
@@ -145,10 +159,15 @@ class _Switches(msgspec.Struct, forbid_unknown_fields=True):
     off: tuple[str, ...] = ()
 
 
+class _GPU(msgspec.Struct, forbid_unknown_fields=True):
+    points: Fraction = Fraction(0)
+
+
 class _CourseFile(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     problems: _Switches = msgspec.field(default_factory=_Switches)
     weights: dict[str, Fraction] = msgspec.field(default_factory=dict)
+    gpu: _GPU = msgspec.field(default_factory=_GPU)
 
 
 def _check_labels(path: Path, kind: str, items: Iterable[Part | Problem]) -> None:

@@ -11,29 +11,55 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import torch
 
+from autograder.backend import Backend
 from autograder.cost import Score, score_measured, size_in_words
 from autograder.failure import CheckFailed
 from autograder.grade import Outcome
-from autograder.judge import Case, Judge, LiveWorld
+from autograder.judge import Answer, Case, Judge, LiveWorld
 from autograder.scenario import ALLOWED
 
 PAIRS = 15
 ATTEMPTS = 3
 QUIET = (0.8, 1.25)  # of the reference to itself; else the machine says nothing
-RANKS, NUMEL = 4, (16 << 20) // 4  # 16 MiB of float32
 AGREES = (1 / 1.5, 1.5)
-CALLS = 3  # in a turn, so that what a turn costs besides them is little
 LEADERBOARD = "Bus bandwidth of all_reduce, over the reference's"
-_TIMED = Case("collectives", "timed", RANKS, allowed=ALLOWED)
-_CLOCKED = Case("bandwidth", "clocked_all_reduce", RANKS)
-_MEASURE = Case("bandwidth", "measure_for_real", RANKS)
 
 Turn = Callable[[LiveWorld], float]
 """What a world, which is running then, takes for one turn, in seconds."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is measured.
+
+    ranks: how many. numel: elements, of float32. calls: in a turn, so that what it costs besides is
+    little. room: how many times the reference's time is as good.
+    """
+
+    ranks: int
+    numel: int
+    calls: int
+    room: Fraction
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a student is told about it."""
+        size = size_in_words(4 * self.numel)
+        return {"world size": str(self.ranks), "dtype": "float32", "size": size}
+
+
+def setting(backend: Backend) -> Setting:
+    """In main memory 16 MiB on 4 ranks; on GPUs 64 MiB on all that there are, or on two."""
+    if backend.on_gpus:
+        return Setting(max(2, backend.gpus), (64 << 20) // 4, 20, Fraction(5, 4))
+    return Setting(4, (16 << 20) // 4, 3, Fraction(3, 2))
 
 
 class TooNoisy(CheckFailed):
@@ -76,22 +102,26 @@ def require_agreement(judge: Judge) -> None:
         CheckFailed: it does not.
         TooNoisy: the reference's does not either.
     """
-    size = size_in_words(4 * NUMEL)
-    judge.note({"world size": str(RANKS), "operation": "torch's all_reduce", "size": size})
-    with judge.live(_CLOCKED, of_reference=True) as clocked:
+    used = setting(judge.backend)
+    clock, measure = (
+        Case("bandwidth", function, used.ranks)
+        for function in ("clocked_all_reduce", "measure_for_real")
+    )
+    judge.note(used.facts | {"operation": "torch's all_reduce"})
+    with judge.live(clock, of_reference=True) as clocked:
 
         def turn(world: LiveWorld) -> float:
-            answer = world.call([{"numel": NUMEL}] * RANKS)
-            took = [answer.get(rank, "seconds", float) for rank in range(RANKS)]
-            if not all(0 < one < math.inf for one in took):
+            answer = world.call([{"numel": used.numel}] * used.ranks)
+            took = _seconds(answer, used.ranks)
+            if not 0 < took < math.inf:
                 raise CheckFailed("measure reports a time that is not above 0")
-            return max(took)
+            return took
 
-        with judge.live(_MEASURE) as ours:
+        with judge.live(measure) as ours:
             ratio = best_ratio(_agrees, lambda: paired_ratio(ours, clocked, turn))
         if _agrees(ratio):
             return
-        with judge.live(_MEASURE, of_reference=True) as reference:
+        with judge.live(measure, of_reference=True) as reference:
             if not is_quiet(paired_ratio(reference, clocked, turn)):
                 raise TooNoisy
     raise CheckFailed(
@@ -118,40 +148,47 @@ def score_all_reduce(judge: Judge) -> Score | None:
     Raises:
         CheckFailed: it is not.
     """
-    nbytes = 4 * NUMEL
-    judge.note({"world size": str(RANKS), "dtype": "float32", "size": size_in_words(nbytes)})
+    used = setting(judge.backend)
+    case = Case("collectives", "timed", used.ranks, allowed=ALLOWED)
+    judge.note(used.facts)
 
     def turn(world: LiveWorld) -> float:
-        return world.call(_inputs(CALLS, [None] * RANKS)).seconds
+        answer = world.call(_inputs(used, used.calls, [None] * used.ranks))
+        return _seconds(answer, used.ranks) if judge.backend.on_gpus else answer.seconds
 
     def scored(ratio: float) -> Score:
-        return score_measured(ratio, RANKS, nbytes)
+        return score_measured(ratio, used.ranks, 4 * used.numel, used.room)
 
-    with judge.live(_TIMED, of_reference=True) as reference:
-        with judge.live(_TIMED) as ours:
+    with judge.live(case, of_reference=True) as reference:
+        with judge.live(case) as ours:
             ratio = best_ratio(
                 lambda ratio: scored(ratio).part == 1, lambda: paired_ratio(ours, reference, turn)
             )
-            _require_right_sums(judge, ours)
+            _require_right_sums(judge, used, ours)
         judge.leaderboard[LEADERBOARD] = round(1 / ratio, 2)
         if scored(ratio).part == 1:
             return scored(ratio)
-        with judge.live(_TIMED, of_reference=True) as again:
+        with judge.live(case, of_reference=True) as again:
             if is_quiet(paired_ratio(again, reference, turn)):
                 return scored(ratio)
         del judge.leaderboard[LEADERBOARD]
         return None
 
 
-def _inputs(calls: int, fills: Sequence[float | None]) -> list[dict[str, Any]]:
-    return [{"elements": NUMEL, "calls": calls, "fill": fill} for fill in fills]
+def _inputs(used: Setting, calls: int, fills: Sequence[float | None]) -> list[dict[str, Any]]:
+    return [{"elements": used.numel, "calls": calls, "fill": fill} for fill in fills]
 
 
-def _require_right_sums(judge: Judge, world: LiveWorld) -> None:
-    numbers = [int(one) for one in judge.seed.generator().integers(1, 1000, size=RANKS)]
+def _seconds(answer: Answer, ranks: int) -> float:
+    """What the slowest rank reports; NaN where one reports that."""
+    return float(np.max([answer.get(rank, "seconds", float) for rank in range(ranks)]))
+
+
+def _require_right_sums(judge: Judge, used: Setting, world: LiveWorld) -> None:
+    numbers = [int(one) for one in judge.seed.generator().integers(1, 1000, size=used.ranks)]
     with world.running():
-        answer = world.call(_inputs(1, [float(one) for one in numbers]))
-    for rank in range(RANKS):
+        answer = world.call(_inputs(used, 1, [float(one) for one in numbers]))
+    for rank in range(used.ranks):
         sample = answer.get(rank, "sample", torch.Tensor)
         if not torch.equal(sample, torch.full((len(sample),), float(sum(numbers)))):
             raise CheckFailed(

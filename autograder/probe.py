@@ -56,7 +56,7 @@ class Probe:
         names = [
             name for problem in self._manifest.problems_of_module(module) for name in problem.names
         ]
-        case = Case("probe", "describe", world_size=1)
+        case = Case("probe", "describe", world_size=1, on_gpu=False)
         judge = self._new_judge("probe")
         try:
             (answer,) = judge.run(case, [[{"module": module, "names": names}]], _TIMEOUT)

@@ -55,7 +55,7 @@ class Probe:
         return facts | ({"group": str(list(self.members))} if self.members else {})
 
     def case(self, function: str) -> Case:
-        return Case("bandwidth", function, self.world_size, self.members)
+        return Case("bandwidth", function, self.world_size, self.members, on_gpu=False)
 
     def inputs(self, **more: Any) -> list[dict[str, Any] | None]:
         """For each global rank its inputs; None for a rank outside the group."""

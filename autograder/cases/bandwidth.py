@@ -16,6 +16,8 @@ import multirank
 
 VirtualDevice = multirank.VirtualDevice
 clock = time.perf_counter
+Event: Any = torch.cuda.Event
+synchronize = torch.cuda.synchronize
 
 
 def formulas(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def time_op(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """time_op on a virtual device, with inputs["warmup"] and ["iterations"]."""
     function = impl.bandwidth.time_op
     device = VirtualDevice(group=here.group, **inputs["device"])
-    tensor = torch.zeros(256)
+    tensor = torch.zeros(256, device=here.device)
     with device:
         seconds = function(lambda: device.operation(tensor), **_timing(device, here, inputs))
     return {"seconds": float(seconds), "events": [list(event) for event in device.events]}
@@ -97,12 +99,25 @@ def measure_for_real(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, 
 
 def clocked_all_reduce(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """What the grader's own clock says of it."""
-    tensor = torch.zeros(inputs["numel"])
+    tensor = torch.zeros(inputs["numel"], device=here.device)
     dist.all_reduce(tensor)
+    if here.device.type != "cpu":
+        return {"seconds": seconds_on_gpu(tensor)}
     dist.barrier()
     start = clock()
     dist.all_reduce(tensor)
     return {"seconds": clock() - start}
+
+
+def seconds_on_gpu(tensor: torch.Tensor) -> float:
+    """What one all_reduce takes on the GPU itself, once all ranks are there."""
+    start, stop = Event(enable_timing=True), Event(enable_timing=True)
+    dist.barrier(device_ids=[tensor.device.index])
+    start.record()
+    dist.all_reduce(tensor)
+    stop.record()
+    synchronize()
+    return float(start.elapsed_time(stop)) / 1e3
 
 
 class Device(VirtualDevice):  # type: ignore[no-untyped-call]

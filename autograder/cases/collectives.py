@@ -16,13 +16,15 @@ from torch import Tensor
 
 import multirank
 
+Event: Any = torch.cuda.Event  # likewise
+synchronize = torch.cuda.synchronize
 AROUND = 99  # what lies between the elements of a strided tensor
 
 
 def lay_out(values: Tensor, layout: str) -> Tensor:
     """The same values in another memory layout: "plain", "strided", "transposed", "expanded"."""
     if layout == "strided":
-        room = torch.full((*values.shape[:-1], 2 * values.shape[-1]), AROUND, dtype=values.dtype)
+        room = values.new_full((*values.shape[:-1], 2 * values.shape[-1]), AROUND)
         room[..., ::2] = values
         return room[..., ::2]
     if layout == "transposed":
@@ -37,8 +39,8 @@ def around(tensor: Tensor) -> Tensor:
     if tensor.is_contiguous() or 2 * tensor.numel() != tensor.untyped_storage().nbytes() // (
         tensor.element_size()
     ):
-        return torch.empty(0)
-    room = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
+        return tensor.new_empty(0)
+    room = tensor.new_empty(0).set_(tensor.untyped_storage())
     return room[1::2].clone()
 
 
@@ -91,7 +93,7 @@ def all_reduce(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 def into_output(function: str, impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """all_gather and reduce_scatter: an output beside the input."""
     tensor = lay_out(inputs["tensor"], inputs["layout"])
-    fresh = torch.full(inputs["output_shape"], AROUND, dtype=tensor.dtype)
+    fresh = tensor.new_full(inputs["output_shape"], AROUND)
     output = lay_out(fresh, "plain" if inputs["layout"] == "expanded" else inputs["layout"])
     getattr(impl.collectives, function)(output, tensor, **keywords(here, inputs))
     return {"result": output, "input": tensor, "around": around(output)}
@@ -107,7 +109,7 @@ def reduce_scatter(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, An
 
 def all_to_all(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     tensor = lay_out(inputs["tensor"], inputs["layout"])
-    fresh = torch.full(inputs["output_shape"], AROUND, dtype=tensor.dtype)
+    fresh = tensor.new_full(inputs["output_shape"], AROUND)
     output = lay_out(fresh, inputs["layout"])
     splits = [inputs["output_splits"], inputs["input_splits"]] if inputs["output_splits"] else []
     impl.collectives.all_to_all(output, tensor, *splits, **keywords(here, inputs))
@@ -142,7 +144,7 @@ def refusals(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         return good
     raised = []
     for function, arguments in inputs["calls"]:
-        given = {name: build(value) for name, value in arguments.items()}
+        given = {name: build(value, here.device) for name, value in arguments.items()}
         try:
             getattr(impl.collectives, function)(**given)
             raised.append("nothing")
@@ -153,12 +155,13 @@ def refusals(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     return {"raised": raised}
 
 
-def build(value: Any) -> Any:
+def build(value: Any, device: torch.device) -> Any:
     if isinstance(value, dict):
-        tensor = torch.zeros(value["zeros"], dtype=getattr(torch, value.get("dtype", "float32")))
+        dtype = getattr(torch, value.get("dtype", "float32"))
+        tensor = torch.zeros(value["zeros"], dtype=dtype, device=device)
         return tensor.expand(value["expand"]) if "expand" in value else tensor
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return [build(item) for item in value]
+        return [build(item, device) for item in value]
     if isinstance(value, str) and value.startswith("op."):
         return getattr(dist.ReduceOp, value[3:])
     return value
@@ -174,9 +177,9 @@ def large(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """
     if "starts" in inputs:
         return samples(inputs)
-    period = torch.arange(inputs["modulus"], dtype=torch.int64)
+    period = torch.arange(inputs["modulus"], dtype=torch.int64, device=here.device)
     period = period.mul(inputs["a"]).add(inputs["b"]).remainder(inputs["modulus"])
-    tensor = result = torch.empty(inputs["elements"], dtype=torch.float32)
+    tensor = result = period.new_empty(inputs["elements"], dtype=torch.float32)
     whole = len(tensor) // len(period) * len(period)
     tensor[:whole].view(-1, len(period)).copy_(period)
     tensor[whole:] = period[: len(tensor) - whole]
@@ -186,7 +189,7 @@ def large(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     elif inputs["output_elements"] is None:
         function(tensor)
     else:
-        result = torch.full((inputs["output_elements"],), AROUND, dtype=torch.float32)
+        result = tensor.new_full((inputs["output_elements"],), AROUND)
         function(result, tensor)
     multirank.context().state["result"] = result
     return {"elements": result.numel()}
@@ -205,9 +208,31 @@ def timed(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     but the calls, so that the time is theirs; else all elements hold that at first.
     """
     state = multirank.context().state
-    tensor = state.setdefault("tensor", torch.zeros(inputs["elements"]))
+    tensor = state.setdefault("tensor", torch.zeros(inputs["elements"], device=here.device))
     if inputs["fill"] is not None:
         tensor.fill_(inputs["fill"])
-    for _ in range(inputs["calls"]):
-        impl.collectives.all_reduce(tensor)
-    return {} if inputs["fill"] is None else {"sample": tensor[:: len(tensor) // 64].clone()}
+    if here.device.type == "cpu":
+        for _ in range(inputs["calls"]):
+            impl.collectives.all_reduce(tensor)
+        answer: dict[str, Any] = {}
+    else:
+        answer = {"seconds": seconds_on_gpu(impl.collectives.all_reduce, tensor, inputs["calls"])}
+    if inputs["fill"] is not None:
+        answer["sample"] = tensor[:: len(tensor) // 64].clone()
+    return answer
+
+
+def seconds_on_gpu(function: Any, tensor: Tensor, calls: int) -> float:
+    """What the calls take on the GPU itself.
+
+    Where they are many, one more goes before, in which the ranks wait for the last of them.
+    """
+    if calls > 1:
+        function(tensor)
+    start, stop = Event(enable_timing=True), Event(enable_timing=True)
+    start.record()
+    for _ in range(calls):
+        function(tensor)
+    stop.record()
+    synchronize()
+    return float(start.elapsed_time(stop)) / 1e3

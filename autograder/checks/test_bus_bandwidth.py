@@ -89,7 +89,7 @@ def _require_bandwidths(judge: Judge, answer: Answer, calls: Calls) -> None:
 def _run(judge: Judge, *calls: tuple[Calls, Calls]) -> list[Answer]:
     """bus_factor and effective_bandwidth, with each of these arguments."""
     inputs = [{"factors": factors, "bandwidths": bandwidths} for factors, bandwidths in calls]
-    return judge.run(Case("bandwidth", "formulas", 1), [[one] for one in inputs])
+    return judge.run(Case("bandwidth", "formulas", 1, on_gpu=False), [[one] for one in inputs])
 
 
 def _numbers(answer: Answer, name: str, count: int) -> list[float | str]:

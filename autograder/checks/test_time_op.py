@@ -97,7 +97,9 @@ def test_as_it_comes(judge: Judge) -> None:
     sleep, world_size = 20 * MS, 2
     facts = {"world size": str(world_size), "warmup": "1", "iterations": "3"}
     inputs = [{"sleep": sleep}] * world_size
-    (answer,) = judge.run(Case("bandwidth", "time_for_real", world_size), [inputs], facts=[facts])
+    (answer,) = judge.run(
+        Case("bandwidth", "time_for_real", world_size, on_gpu=False), [inputs], facts=[facts]
+    )
     for rank in range(world_size):
         if (calls := answer.get(rank, "calls", int)) != 4:
             raise CheckFailed(f"rank {rank}: time_op called the operation {calls} times, not 1 + 3")

@@ -36,10 +36,13 @@ class Boundary:
 
 
 @contextlib.contextmanager
-def boundary(confinement: Confinement, world_size: int, listening: bool) -> Iterator[Boundary]:
+def boundary(
+    confinement: Confinement, world_size: int, listening: bool, gpus: bool = False
+) -> Iterator[Boundary]:
     """The hooks of one world, which must live within the block.
 
     listening: its program makes its process groups itself.
+    gpus: it runs on them.
 
     Raises:
         uids.NoUserLeft: no user is free.
@@ -56,6 +59,7 @@ def boundary(confinement: Confinement, world_size: int, listening: bool) -> Iter
                 namespaces=full,
                 landlock=confinement.landlock,
                 listening=listening,
+                gpus=gpus,
                 hidden=rooms(),
                 readable=[str(ROOT / "multirank")],
             )

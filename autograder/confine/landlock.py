@@ -13,6 +13,7 @@ import os
 import struct
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from . import kernel
 from .namespaces import public
@@ -22,17 +23,21 @@ NAME = "Landlock"
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION, _PATH_BENEATH = 1, 1
 _READ_FILE, _READ_DIRECTORY, _WRITE_FILE, _TRUNCATE = 1 << 2, 1 << 3, 1 << 1, 1 << 14
+_EXECUTE, _CONTROL_DEVICE = 1 << 0, 1 << 15
 _READ = _READ_FILE | _READ_DIRECTORY
+_TO_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _CONTROL_DEVICE
 _ACCESS_BY_VERSION = (0, 13, 14, 15, 15, 16)  # how many kinds of access each knows
 _SCOPES = 3  # abstract sockets and signals stay within
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/proc", "/sys", "/dev", "/run/lock")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
+_GPUS = "nvidia*"  # in /dev
 
 
-def restrict(readable: Sequence[str]) -> None:
+def restrict(readable: Sequence[str], gpus: bool = False) -> None:
     """Restricts the calling process, and all that it starts, for good.
 
     readable: directories that may be read besides the system's and Python's.
+    gpus: their devices may be used.
 
     Raises:
         OSError: the kernel has no Landlock, or does not let us.
@@ -52,6 +57,8 @@ def restrict(readable: Sequence[str]) -> None:
         _allow(ruleset, path, everything)
     for path in _DEVICES:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _TRUNCATE) & everything)
+    for device in Path("/dev").glob(_GPUS) if gpus else ():
+        _allow(ruleset, str(device), everything if device.is_dir() else everything & _TO_FILES)
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.system_call("landlock_restrict_self", _RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)

@@ -16,17 +16,23 @@ ADDRESS_SPACE = 12 << 30  # beyond what the rank has mapped already; threads res
 TASKS, TASKS_PER_RANK = 64, 64  # processes and threads of the user; a rank has about ten
 
 
-def lower(world_size: int) -> None:
-    """Lowers the limits of the calling process for good."""
+def lower(world_size: int, gpus: bool = False) -> None:
+    """Lowers the limits of the calling process for good.
+
+    gpus: it uses GPUs, whose memory takes addresses, and pages that stay in memory.
+    """
     limits = {
-        resource.RLIMIT_AS: _mapped() + ADDRESS_SPACE,
         resource.RLIMIT_NPROC: TASKS + TASKS_PER_RANK * world_size,
         resource.RLIMIT_FSIZE: FILE_BYTES,
         resource.RLIMIT_NOFILE: DESCRIPTORS,
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_MEMLOCK: 1 << 20,
         resource.RLIMIT_MSGQUEUE: 0,
     }
+    if not gpus:
+        limits |= {
+            resource.RLIMIT_AS: _mapped() + ADDRESS_SPACE,
+            resource.RLIMIT_MEMLOCK: 1 << 20,
+        }
     for which, wanted in limits.items():
         _, most = resource.getrlimit(which)
         limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)

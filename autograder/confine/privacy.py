@@ -23,12 +23,22 @@ _SECRET = (".git", "autograder", "reference", "tests")
 _SOMEBODY = 65_000
 
 
-def why_not_official(confinement: Confinement) -> list[str]:
-    """Why a result from behind this boundary does not count; empty when it does."""
+def why_not_official(confinement: Confinement, connecting: bool = False) -> list[str]:
+    """Why a result from behind this boundary does not count; empty when it does.
+
+    connecting: what runs behind it may open connections, as on GPUs.
+    """
     if confinement.mode is Isolation.NONE:
         who = "root" if os.getuid() == 0 else "your own user"
         return [f"without {'isolation' if who == 'root' else 'root'}, the submission runs as {who}"]
-    if confinement.mode is Isolation.FULL or confinement.landlock:
+    if confinement.mode is Isolation.FULL:
+        return []
+    if connecting and (networks := _networks()):
+        return [
+            f"NCCL must be let connect, and this container has a network ({', '.join(networks)}): "
+            "start it without one, or where the namespaces of mode full work"
+        ]
+    if confinement.landlock:
         return []
     secret = [str(ROOT / name) for name in _SECRET if (ROOT / name).is_dir()]
     if open_to_all := readable(secret):
@@ -37,6 +47,11 @@ def why_not_official(confinement: Confinement) -> list[str]:
             f"{' '.join(open_to_all)})"
         ]
     return []
+
+
+def _networks() -> list[str]:
+    """Network devices besides the loopback."""
+    return sorted({path.name for path in Path("/sys/class/net").glob("*")} - {"lo"})
 
 
 def rooms() -> list[str]:

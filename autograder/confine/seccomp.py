@@ -98,16 +98,18 @@ _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 Code = list[tuple[int, int, int, int]]  # operation, jump if true, jump if false, operand
 
 
-def install(listening: bool = False) -> None:
+def install(listening: bool = False, connecting: bool = False) -> None:
     """Puts the filter on all threads of the calling process, for good.
 
     listening: the process may still open TCP sockets to listen at, as a process group that is made
-        from now on does; it may connect to nothing in any case.
+        from now on does.
+    connecting: it may do that and connect them, too, as NCCL does when it first sends; then only a
+        network namespace, or a container without a network, keeps it from others.
 
     Raises:
         OSError: the kernel has no such filters, or does not let us.
     """
-    load(program(os.getpid(), listening, kernel.is_arm()))
+    load(program(os.getpid(), listening, kernel.is_arm(), connecting))
 
 
 def load(code: Code) -> None:
@@ -139,16 +141,18 @@ def probe() -> str:
     return "a filter can be installed and refuses nothing"
 
 
-def program(pid: int, listening: bool, arm: bool) -> Code:
+def program(pid: int, listening: bool, arm: bool, connecting: bool = False) -> Code:
     """The filter for the process `pid`, as classic BPF."""
     code = opening(arm)
-    for numbers in REFUSED.values():
-        code += refused(numbers[arm])
+    for name, numbers in REFUSED.items():
+        if not (connecting and name == "connect"):
+            code += refused(numbers[arm])
     code += refused_clones(arm)
     code += _rule(_KILL[arm], _only(0, [pid]))
     code += _rule(_TGKILL[arm], _only(0, [pid]))
     code += _rule(_PRLIMIT[arm], _only(0, [0, pid]))
-    code += _rule(_SOCKET[arm], _listening() if listening else _only(0, [socket.AF_UNIX]))
+    sockets = _listening() if listening or connecting else _only(0, [socket.AF_UNIX])
+    code += _rule(_SOCKET[arm], sockets)
     for send, flags in ((_SENDTO, 3), (_SENDMSG, 2), (_SENDMMSG, 3)):
         code += _rule(send[arm], _unless_bits(flags, _MSG_FASTOPEN))
     return code

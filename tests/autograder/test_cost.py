@@ -354,11 +354,13 @@ def seconds(program: Algorithm, nbytes: int) -> float:
 def test_measured_time_earns_in_the_steps_that_the_docstring_states(
     ratio: float, part: str
 ) -> None:
-    assert score_measured(ratio, 4, FULL).part == Fraction(part)
+    assert score_measured(ratio, 4, FULL, Fraction(3, 2)).part == Fraction(part)
+    assert score_measured(ratio / 1.2, 4, FULL, Fraction(5, 4)).part == Fraction(part)
 
 
 def test_a_measured_ratio_is_told_as_one() -> None:
-    assert "4 ranks and 64 MiB, it takes 2.00 times as long" in score_measured(2.0, 4, FULL).why
+    why = score_measured(2.0, 4, FULL, Fraction(3, 2)).why
+    assert "4 ranks and 64 MiB, it takes 2.00 times as long" in why
 
 
 # --- The reference ------------------------------------------------------------------------------

@@ -72,3 +72,16 @@ def test_messages_and_ddp_go_over_it_too() -> None:
 
 def test_a_world_on_gloo_does_not_know_of_it() -> None:
     assert multirank.run(dist.is_nccl_available, 1).results == [dist.is_nccl_available()]
+
+
+@pytest.mark.skipif(not torch.cuda.device_count(), reason="there is no GPU here")
+def test_on_real_gpus_tensors_come_back_from_each() -> None:
+    def sums() -> torch.Tensor:
+        context = multirank.context()
+        mine = torch.full((4,), float(context.rank + 1), device=context.device)
+        dist.all_reduce(mine)
+        return mine
+
+    count = torch.cuda.device_count()
+    run = multirank.run(sums, count, backend="nccl")
+    assert [result.tolist() for result in run.results] == [[count * (count + 1) / 2] * 4] * count
