@@ -35,13 +35,31 @@ lint: $(READY)  ## style, types, and whether assignment/ is up to date
 selfcheck: $(READY)  ## a change of the grader: do mistakes still lose, and right solutions keep?
 	$(RUN) -m autograder selfcheck --quick
 
-nightly: $(READY)  ## what is too slow for every commit
-	$(RUN) -m pytest -m slow --implementation=reference
-	$(RUN) -m autograder selfcheck
-	$(RUN) -m benchmarks.launch
-	$(RUN) -m benchmarks.confinement
-	$(RUN) -m benchmarks.recording
-	$(RUN) -m benchmarks.collectives
+# In pieces of at most 45 minutes. A piece that this commit has passed is not done again, so that
+# whoever was interrupted goes on where they were.
+NIGHT = .nightly/$(shell git rev-parse --short HEAD)
+PARTS := collectives bandwidth ddp tensor_parallel pipeline accounting
+BENCHMARKS := launch confinement recording collectives
+PASSED = @mkdir -p $(@D) && touch $@
+
+PIECES = tests repetitions $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%)
+nightly: $(PIECES:%=$(NIGHT)/%)  ## what is too slow for every commit
+
+$(NIGHT)/tests: $(READY)
+	$(RUN) -m pytest -m "slow and not nightly" --implementation=reference
+	$(PASSED)
+
+$(NIGHT)/repetitions: $(READY)
+	$(RUN) -m pytest -m nightly --implementation=reference
+	$(PASSED)
+
+$(NIGHT)/selfcheck-%: $(READY)
+	$(RUN) -m autograder selfcheck --part $*
+	$(PASSED)
+
+$(NIGHT)/benchmark-%: $(READY)
+	$(RUN) -m benchmarks.$*
+	$(PASSED)
 
 clean:  ## remove what was built here
-	rm -rf $(VENV) graded .pytest_cache .mypy_cache .ruff_cache *.egg-info
+	rm -rf $(VENV) graded .nightly .pytest_cache .mypy_cache .ruff_cache *.egg-info

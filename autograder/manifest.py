@@ -84,6 +84,14 @@ class Manifest:
         ]
         return replace(self, problems=tuple(problems))
 
+    def only_part(self, id: str) -> Manifest:
+        """The manifest with the problems of one part. Raises ManifestError where there are none."""
+        problems = tuple(problem for problem in self.problems if problem.part == id)
+        if not problems:
+            known = ", ".join(dict.fromkeys(problem.part for problem in self.problems))
+            raise ManifestError(f"There is no part `{id}`; the parts are: {known}.")
+        return replace(self, problems=problems)
+
     def problem(self, id: str) -> Problem:
         """The problem called `id`. Raises ManifestError where the course has none of that name."""
         for problem in self.problems:

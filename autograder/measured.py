@@ -27,6 +27,7 @@ from autograder.scenario import ALLOWED
 
 PAIRS = 15
 ATTEMPTS = 3
+HOPELESS = 2
 QUIET = (0.8, 1.25)  # of the reference to itself; else the machine says nothing
 AGREES = (1 / 1.5, 1.5)
 LEADERBOARD = "Bus bandwidth of all_reduce, over the reference's"
@@ -85,13 +86,19 @@ def paired_ratio(ours: LiveWorld, theirs: LiveWorld, turn: Turn) -> float:
     return math.exp(statistics.median(logs[1:]))  # the first pair warms up
 
 
-def best_ratio(good: Callable[[float], bool], measure: Callable[[], float]) -> float:
-    """The first good ratio of up to `ATTEMPTS`, or else the one nearest to 1."""
+def best_ratio(measure: Callable[[], float], most: float, least: float = 0.0) -> float:
+    """The first ratio from `least` to `most` of up to `ATTEMPTS`, or else the one nearest to 1.
+
+    A ratio beyond `HOPELESS` times those is no noise, and not measured again.
+    """
     ratios = []
     for _ in range(ATTEMPTS):
-        ratios.append(measure())
-        if good(ratios[-1]):
-            return ratios[-1]
+        ratio = measure()
+        if least <= ratio <= most:
+            return ratio
+        ratios.append(ratio)
+        if not least / HOPELESS <= ratio <= most * HOPELESS:
+            break
     return min(ratios, key=lambda ratio: abs(math.log(ratio)))
 
 
@@ -118,8 +125,8 @@ def require_agreement(judge: Judge) -> None:
             return took
 
         with judge.live(measure) as ours:
-            ratio = best_ratio(_agrees, lambda: paired_ratio(ours, clocked, turn))
-        if _agrees(ratio):
+            ratio = best_ratio(lambda: paired_ratio(ours, clocked, turn), AGREES[1], AGREES[0])
+        if AGREES[0] <= ratio <= AGREES[1]:
             return
         with judge.live(measure, of_reference=True) as reference:
             if not is_quiet(paired_ratio(reference, clocked, turn)):
@@ -133,10 +140,6 @@ def require_agreement(judge: Judge) -> None:
 def is_quiet(ratio: float) -> bool:
     """Whether a ratio of the reference to itself is near enough to 1."""
     return QUIET[0] <= ratio <= QUIET[1]
-
-
-def _agrees(ratio: float) -> bool:
-    return AGREES[0] <= ratio <= AGREES[1]
 
 
 def score_all_reduce(judge: Judge) -> Score | None:
@@ -161,9 +164,7 @@ def score_all_reduce(judge: Judge) -> Score | None:
 
     with judge.live(case, of_reference=True) as reference:
         with judge.live(case) as ours:
-            ratio = best_ratio(
-                lambda ratio: scored(ratio).part == 1, lambda: paired_ratio(ours, reference, turn)
-            )
+            ratio = best_ratio(lambda: paired_ratio(ours, reference, turn), float(used.room))
             _require_right_sums(judge, used, ours)
         judge.leaderboard[LEADERBOARD] = round(1 / ratio, 2)
         if scored(ratio).part == 1:

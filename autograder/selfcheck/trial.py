@@ -71,7 +71,7 @@ def try_variant(manifest: Manifest, variant: Variant, *, whole_part: bool) -> Tr
         checks of cost, which are slow, where they have nothing to find.
     """
     started = time.monotonic()
-    part = part_of(manifest, variant.problem)
+    part = manifest.only_part(manifest.problem(variant.problem).part)
     planned = [row for row in planned_rows(part) if whole_part or _concerns(variant, row)]
     only = [row.check_id for row in planned]
     grade = graded(part, variant.files, only)
@@ -90,13 +90,6 @@ def _concerns(variant: Variant, row: Row) -> bool:
     if row.problem_id not in variant.problems:
         return False
     return row.kind != "cost" or isinstance(variant, Alternative) or variant.must_lose(row.check_id)
-
-
-def part_of(manifest: Manifest, problem_id: str) -> Manifest:
-    """The manifest with the problems of one part alone: that of the problem."""
-    part = manifest.problem(problem_id).part
-    problems = tuple(problem for problem in manifest.problems if problem.part == part)
-    return replace(manifest, problems=problems)
 
 
 def judge_mutant(mutant: Mutant, rows: Sequence[Row]) -> Trial:

@@ -71,9 +71,16 @@ def test_single_slow_pairs_and_a_slow_beginning_do_not_count() -> None:
 
 def test_the_first_good_ratio_counts_and_after_three_the_nearest_to_1() -> None:
     ratios = iter([3.0, 1.2, 9.0])
-    assert best_ratio(lambda ratio: ratio < 1.5, lambda: next(ratios)) == 1.2
-    ratios = iter([3.0, 0.2, 2.0])
-    assert best_ratio(lambda ratio: 0.9 < ratio < 1.5, lambda: next(ratios)) == 2.0
+    assert best_ratio(lambda: next(ratios), 1.5) == 1.2
+    ratios = iter([3.0, 0.5, 2.0])
+    assert best_ratio(lambda: next(ratios), 1.5, 0.9) == 2.0
+
+
+def test_what_is_far_from_right_is_not_measured_again() -> None:
+    ratios = iter([3.01])
+    assert best_ratio(lambda: next(ratios), 1.5) == 3.01
+    ratios = iter([0.3])
+    assert best_ratio(lambda: next(ratios), 1.5, 2 / 3) == 0.3
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, ours: float, reference: float) -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.grade import Outcome, Row
-from autograder.manifest import load
+from autograder.manifest import Manifest, load
 from autograder.paths import REFERENCE, module_files
 from autograder.selfcheck import plan, run
 from autograder.selfcheck.alternatives import ALTERNATIVES
@@ -277,18 +277,13 @@ def test_the_public_tests_run_on_any_variant() -> None:
 # --- The whole ------------------------------------------------------------------------------------
 
 
-def test_too_few_named_causes_are_a_complaint_where_all_mutants_were_tried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_too_few_named_causes_are_a_complaint() -> None:
     trials = {
         str(i): Trial(str(i), (), diagnosis=Diagnosis.NAMED if i < 3 else Diagnosis.SILENT)
         for i in range(4)
     }
     result = Result([], CHECKS, trials)
     assert result.accuracy == Fraction(3, 4)
-    run.judge_diagnosis(result)
-    assert result.good
-    monkeypatch.setattr(run, "MUTANTS", MUTANTS[:4])
     run.judge_diagnosis(result)
     assert not result.good
     assert result.complaints[0].startswith("only 75% of the mutants")
@@ -303,17 +298,32 @@ def test_a_check_that_no_mutant_loses_is_a_complaint() -> None:
 def test_the_command_ends_with_1_when_a_promise_is_broken(
     monkeypatch: pytest.MonkeyPatch, good: bool
 ) -> None:
-    def fake(*, quick: bool, told: Callable[[Trial, int, int], None]) -> Result:
+    def fake(manifest: Manifest, *, quick: bool, told: Callable[[Trial, int, int], None]) -> Result:
         assert quick
+        assert [problem.part for problem in manifest.problems][::8] == ["collectives"] * 2
         trial = Trial(FORGETFUL.name, () if good else ("does not lose barrier/waits",))
         told(trial, 1, 1)
         return Result([FORGETFUL], CHECKS, {trial.name: replace(trial, diagnosis=Diagnosis.NAMED)})
 
     monkeypatch.setattr(run, "run", fake)
-    done = CliRunner().invoke(cli.app, ["selfcheck", "--quick"])
+    done = CliRunner().invoke(cli.app, ["selfcheck", "--quick", "--part", "collectives"])
     assert done.exit_code == (0 if good else 1)
     assert ("All as it should be" in done.output) == good
     assert ("forgetful: does not lose barrier/waits" in done.output) != good
+
+
+def test_a_part_is_checked_with_its_own_variants_alone() -> None:
+    part = MANIFEST.only_part("bandwidth")
+    assert part.problems[0].id == "bus_bandwidth"
+    variants = run.of_manifest(part)
+    assert len(variants) > 20
+    assert {one.problem for one in variants} == {problem.id for problem in part.problems}
+
+
+def test_a_part_that_is_not_there_is_wrong_usage() -> None:
+    done = CliRunner().invoke(cli.app, ["selfcheck", "--part", "colectives"])
+    assert done.exit_code == 2
+    assert "There is no part `colectives`; the parts are: collectives, bandwidth" in done.output
 
 
 # --- What is tried in a hurry ---------------------------------------------------------------------
