@@ -42,15 +42,17 @@ PARTS := collectives bandwidth ddp tensor_parallel pipeline accounting
 BENCHMARKS := launch confinement recording collectives
 PASSED = @mkdir -p $(@D) && touch $@
 
-PIECES = tests repetitions $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%)
+OFTEN := tests/autograder/test_measured_often.py
+MEASURED := reference clones unchunked gathers
+PIECES = tests $(MEASURED:%=often-%) $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%)
 nightly: $(PIECES:%=$(NIGHT)/%)  ## what is too slow for every commit
 
 $(NIGHT)/tests: $(READY)
-	$(RUN) -m pytest -m "slow and not nightly" --implementation=reference
+	$(RUN) -m pytest -m slow --implementation=reference --ignore=$(OFTEN)
 	$(PASSED)
 
-$(NIGHT)/repetitions: $(READY)
-	$(RUN) -m pytest -m nightly --implementation=reference
+$(NIGHT)/often-%: $(READY)
+	$(RUN) -m pytest $(OFTEN) -m nightly -k "$*"
 	$(PASSED)
 
 $(NIGHT)/selfcheck-%: $(READY)

@@ -72,7 +72,7 @@ def test_single_slow_pairs_and_a_slow_beginning_do_not_count() -> None:
 def test_the_first_good_ratio_counts_and_after_three_the_nearest_to_1() -> None:
     ratios = iter([3.0, 1.2, 9.0])
     assert best_ratio(lambda: next(ratios), 1.5) == 1.2
-    ratios = iter([3.0, 0.5, 2.0])
+    ratios = iter([3.0, 0.48, 2.0])
     assert best_ratio(lambda: next(ratios), 1.5, 0.9) == 2.0
 
 
