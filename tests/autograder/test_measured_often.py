@@ -92,15 +92,14 @@ def failures(files: Files, often: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wasteful", WASTEFUL)
+@pytest.mark.parametrize("wasteful", ["clones in the loop", "gathers everything"])
 def test_what_wastes_time_fails(wasteful: str) -> None:
     assert failures(WASTEFUL[wasteful], FEW) == FEW
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loops", [0, 2])
-def test_the_reference_never_fails(loops: int) -> None:
-    with busy_loops(loops):
+def test_the_reference_does_not_fail_beside_busy_programs() -> None:
+    with busy_loops(2):
         assert failures(reference_files(), FEW) == 0
 
 
