@@ -107,7 +107,7 @@ class Training:
         model in each of those.
     unused: by step, micro-batch and place in the group, the names of what is not used.
     keep: gradients are not set to None between the steps.
-    interrupted: before each block of no_sync there is one that ends with an exception.
+    interrupted: the step in which, before the last micro-batch, no_sync is left by an exception.
     seconds: that the forward of each layer declares as compute; its backward declares twice that.
     """
 
@@ -120,7 +120,7 @@ class Training:
     calls: int = 1
     unused: Callable[[int, int, int], Collection[str]] = everything
     keep: bool = False
-    interrupted: bool = False
+    interrupted: int | None = None
     seconds: float = 0.0
 
     @property
@@ -429,6 +429,11 @@ def _causes(
 ) -> list[str]:
     training = drawn.training
     local = drawn.local(step, weight)
+    given = drawn.inputs[training.group[0]]
+    if given is not None and all(
+        _same(one, array(given["values"][weight.name]).values) for one in found
+    ):
+        return ["consistent with the parameters themselves, where gradients were asked for"]
     if causes := _by_micro_batch(drawn, step, weight, found):
         return causes
     return gradient_causes(

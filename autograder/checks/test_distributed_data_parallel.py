@@ -14,6 +14,7 @@ from autograder.one_process import require_same_as_one_process
 from autograder.overlap import (
     FORWARD,
     best_times,
+    issued_in,
     require_buckets,
     require_overlap,
     require_quiet,
@@ -89,10 +90,11 @@ def _another_on_each(step: int, micro_batch: int, place: int) -> Collection[str]
 
 @problem(ID, share="1/40")
 def test_mixed_dtypes(judge: Judge) -> None:
-    """Parameters of several dtypes in one module."""
+    """Parameters of several dtypes in one module; each travels in its own."""
     dtypes = ("float32", "bfloat16", "bfloat16", "float32", "float64")
     mixed = tuple(replace(one, dtype=d) for one, d in zip(LAYERS, dtypes, strict=True))
-    require_training(judge, Training(mixed, world_size=4, cap=400))
+    drawn, answer = require_training(judge, Training(mixed, world_size=4, cap=400))
+    require_buckets(drawn, answer, 1)
 
 
 @problem(ID, share="1/40")
@@ -121,9 +123,10 @@ def test_frozen(judge: Judge) -> None:
 
 @problem(ID, share="1/40", kind="edges")
 def test_tied(judge: Judge) -> None:
-    """Tied weights are one parameter."""
+    """Tied weights are one parameter, and travel once."""
     tied = (*LAYERS[:3], Weight("head.weight", same_as="embedding.weight"), LAYERS[4])
-    require_training(judge, Training(tied, world_size=3))
+    drawn, answer = require_training(judge, Training(tied, world_size=3))
+    require_buckets(drawn, answer, 1)
 
 
 @problem(ID, share="1/40", kind="edges")
@@ -141,7 +144,18 @@ def test_one_rank(judge: Judge) -> None:
 @problem(ID, share="1/40", kind="edges")
 def test_interrupted(judge: Judge) -> None:
     """An exception leaves no_sync, and afterwards gradients are averaged again."""
-    require_training(judge, Training(world_size=2, micro_batches=2, interrupted=True))
+    training = Training(world_size=2, steps=3, interrupted=2)
+    _, answer = require_training(judge, training)
+    for rank in training.group:
+        before, after = (
+            len(issued_in(answer.trace, rank, f"last micro-batch {step}")) for step in (1, 2)
+        )
+        if before and not after:
+            raise CheckFailed(
+                f"rank {rank} no longer issues anything during backward, after an exception has "
+                "left no_sync",
+                causes=["consistent with no_sync not being ended where an exception passes"],
+            )
 
 
 @problem(ID, share="1/10", kind="order")
