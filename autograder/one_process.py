@@ -78,7 +78,7 @@ def _one_process(
             for one, gradient in zip(
                 parameters, torch.autograd.grad(loss, parameters), strict=True
             ):
-                one -= _LR * scale * gradient
+                one.sub_(gradient, alpha=_LR * scale)
     return {name: one.detach() for name, one in model.named_parameters()}
 
 

@@ -28,6 +28,9 @@ _MOST = {"bfloat16": 20}  # in units of 12: so many that a sum of four is still 
 _MOST_OTHERS = 2**12
 
 
+_NEVER_COMES = "a bucket that waits for a gradient which never comes"
+
+
 @dataclass(frozen=True)
 class Weight:
     """A parameter.
@@ -267,26 +270,35 @@ def _mean(local: Sequence[Values | None], weight: Weight) -> Values:
 # --- Judging ------------------------------------------------------------------------------------
 
 
-def require_training(judge: Judge, training: Training) -> tuple[Drawn, Answer]:
+def require_training(judge: Judge, *trainings: Training) -> list[tuple[Drawn, Answer]]:
     """All gradients of all steps must be the means over the ranks.
+
+    trainings: all on the same ranks, one after another.
 
     Raises:
         CheckFailed: they are not, or it does not come to an end.
     """
-    drawn = training.draw(judge.seed.generator())
+    rng = judge.seed.generator()
+    drawn = [training.draw(rng) for training in trainings]
     try:
-        (answer,) = judge.run(training.case, [drawn.inputs], facts=[training.facts])
+        answers = judge.run(
+            trainings[0].case,
+            [one.inputs for one in drawn],
+            facts=[training.facts for training in trainings],
+        )
     except CheckFailed as failed:
-        told = _unused_in_words(training)
+        told = _unused_in_words(trainings[0])
         if told and "not written yet" not in failed.message:
             failed.message = f"{told}:\n{failed.message}"
             failed.causes = (
-                "consistent with a bucket that waits for a gradient which never comes, or with "
-                "ranks that issue their buckets in different orders",
+                f"consistent with {_NEVER_COMES}, or with ranks that issue their buckets in "
+                "different orders",
             )
         raise
-    require_gradients(drawn, answer)
-    return drawn, answer
+    for one, answer in zip(drawn, answers, strict=True):
+        judge.note(one.training.facts)
+        require_gradients(one, answer)
+    return list(zip(drawn, answers, strict=True))
 
 
 def require_gradients(drawn: Drawn, answer: Answer) -> None:
@@ -434,6 +446,11 @@ def _causes(
         _same(one, array(given["values"][weight.name]).values) for one in found
     ):
         return ["consistent with the parameters themselves, where gradients were asked for"]
+    if _unused_in_words(training) and all(
+        _same(one, np.zeros(weight.shape) if own is None else own)
+        for one, own in zip(found, local, strict=True)
+    ):
+        return [f"consistent with {_NEVER_COMES}"]
     if causes := _by_micro_batch(drawn, step, weight, found):
         return causes
     return gradient_causes(

@@ -185,7 +185,7 @@ MUTANTS = [
             "gradients = flatten",
             "if self._issued:\n            self._issued[-1][1].wait()\n        gradients = flatten",
         ),
-        ["overlap", "step_time"],
+        ["overlap"],
         told="while backward has gradients yet to work out",
     ),
     mistake(
