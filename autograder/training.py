@@ -339,13 +339,22 @@ def as_values(rank: int, weight: Weight, found: object) -> Values | None:
         return None
     if not isinstance(found, torch.Tensor):
         raise CheckFailed(f"rank {rank} gave no answer")
-    got = array(found)
-    if got.shape != weight.shape or got.dtype != weight.dtype:
+    dtype = str(found.dtype).removeprefix("torch.")
+    if (tuple(found.shape), dtype) != (weight.shape, weight.dtype):
         raise CheckFailed(
-            f"on rank {rank}, the gradient of `{weight.name}` has shape {got.shape} and dtype "
-            f"{got.dtype}, not those of the parameter"
+            f"on rank {rank}, the gradient of `{weight.name}` has shape {tuple(found.shape)} and "
+            f"dtype {dtype}, not those of the parameter"
         )
-    return got.values.astype(np.float64)
+    return array(found).values.astype(np.float64)
+
+
+def is_just(found: object, wanted: torch.Tensor) -> bool:
+    """Whether what a rank gave is this tensor, with its dtype and shape."""
+    return (
+        isinstance(found, torch.Tensor)
+        and (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        and torch.equal(found, wanted)
+    )
 
 
 def wrong_gradient(

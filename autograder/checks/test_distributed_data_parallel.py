@@ -22,7 +22,7 @@ from autograder.overlap import (
     step_times,
 )
 from autograder.problem import problem
-from autograder.training import LAYERS, Training, Weight, require_training
+from autograder.training import LAYERS, Training, Weight, is_just, require_training
 
 ID = "distributed_data_parallel"
 
@@ -226,7 +226,7 @@ def require_one_beginning(judge: Judge, training: Training) -> None:
         kind = "buffer" if name in buffers else "parameter"
         for rank in (first, *others):
             found = answer.get(rank, "begun", dict).get(name)
-            if not isinstance(found, torch.Tensor) or not torch.equal(found, wanted):
+            if not is_just(found, wanted):
                 raise CheckFailed(
                     f"after construction, {kind} `{name}` on rank {rank} is not that of rank "
                     f"{first}, the first of the group"

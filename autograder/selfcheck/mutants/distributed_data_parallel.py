@@ -252,8 +252,9 @@ MUTANTS = [
             "self._missing = [len(bucket) for bucket in self._buckets]",
             "self._missing = self._missing or [len(bucket) for bucket in self._buckets]",
         ),
-        LATE,
+        ["unused_on_a_rank", "unused_in_turns", *LATE],
         told="issued after backward",
+        also=("contribution is missing",),
     ),
     mistake(
         "DDP leaves the means in its buckets",
@@ -262,7 +263,7 @@ MUTANTS = [
         (f"            {BACK}\n", ""),
         MEANS,
         told="a result that stayed in a copy",
-        also=("every rank training by itself", "nothing having been communicated"),
+        also=("every rank training by itself", "a gradient which never comes"),
     ),
     mistake(
         "DDP leaves an operation unfinished",
