@@ -289,10 +289,15 @@ def require_training(judge: Judge, *trainings: Training) -> list[tuple[Drawn, An
     except CheckFailed as failed:
         told = _unused_in_words(trainings[0])
         if told and "not written yet" not in failed.message:
+            raised = " raised" in failed.message.partition("\n")[0]
             failed.message = f"{told}:\n{failed.message}"
             failed.causes = (
-                f"consistent with {_NEVER_COMES}, or with ranks that issue their buckets in "
-                "different orders",
+                ()
+                if raised
+                else (
+                    f"consistent with {_NEVER_COMES}, or with ranks that issue their buckets in "
+                    "different orders",
+                )
             )
         raise
     for one, answer in zip(drawn, answers, strict=True):
@@ -448,6 +453,8 @@ def gradient_causes(
 def _causes(
     drawn: Drawn, answer: Answer, step: int, weight: Weight, found: Sequence[Values | None]
 ) -> list[str]:
+    if drawn.mean(step, weight) is None:
+        return []
     training = drawn.training
     local = drawn.local(step, weight)
     given = drawn.inputs[training.group[0]]

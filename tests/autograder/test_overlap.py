@@ -43,7 +43,7 @@ ONE_BACKWARD = [one for one in MARKS if one.time > 3.5 or one.time < 0.5]
 
 
 def message(issued: float, nbytes: int = 40, **more: Any) -> Operation:
-    given = {"group": (0,), "waited": 9.0, "completed": 9.5} | more
+    given: dict[str, Any] = {"group": (0,), "waited": 9.0, "completed": 9.5} | more
     return Operation(
         rank=0,
         id=0,

@@ -322,12 +322,17 @@ MUTANTS = [
         told="a gradient does not fit into its bucket",
     ),
     mistake(
-        "DDP communicates in float32",
-        "All gradients go into float32 buffers, whatever they are.",
+        "DDP communicates nothing narrower than float32",
+        "Half precision seemed dangerous for a sum.",
         ISSUE,
-        ("work = dist", "gradients = gradients.float()\n        work = dist"),
+        (
+            "work = dist",
+            "if gradients.dtype == torch.bfloat16:\n"
+            "            gradients = gradients.float()\n"
+            "        work = dist",
+        ),
         ["mixed_dtypes"],
-        told="bytes are communicated",
+        told="travel in a wider dtype",
     ),
     mistake(
         "DDP does nothing for one rank, not even what finish needs",
