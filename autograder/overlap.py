@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import prod
 from pathlib import Path
 
 from autograder.cost import Score
@@ -73,9 +74,12 @@ def require_messages(
     moved = sum(one.nbytes for one in sent)
     if moved > total:
         frozen = sum(one.nbytes for one in distinct(weights)) - total
+        elements = sum(prod(one.shape) for one in trainable(weights))
         causes = []
         if frozen and moved == total + frozen:
             causes = ["consistent with something being sent for parameters that are not trainable"]
+        elif sum(prod(one.shape) for one in sent) == elements:
+            causes = ["consistent with gradients that travel in a wider dtype than their own"]
         elif moved % total == 0:
             causes = [f"consistent with every gradient being communicated {moved // total} times"]
         raise CheckFailed(
@@ -165,7 +169,7 @@ def require_overlap(drawn: Drawn, answer: Answer, step: int) -> None:
                 "complete by then",
                 causes=_why_late(sent, drawn),
             )
-        for one in sent:
+        for one in issued:
             if one.completed is None or one.completed > end:
                 raise CheckFailed(
                     f"rank {rank} has not waited for an operation ({one.name}: {line_of(one)}) "
