@@ -166,6 +166,10 @@ class Region:
             total = add(gradient) if self.backward == "reduce_scatter" else gradient[0]
             forward, backward = whole, list(total.chunk(n, dim))
         guesses = {}
+        if self.backward == "reduce_scatter":
+            cause = "a split, where the gradients of all ranks must be added first"
+            parts = (own.chunk(n, dim)[place] for place, own in enumerate(gradient))
+            guesses[cause] = list(parts)
         if self.setting.beside:
             forward = [own + one for own, one in zip(x, forward, strict=True)]
             backward = [own + one for own, one in zip(gradient, backward, strict=True)]
@@ -580,39 +584,44 @@ def _after_construction(answer: Answer, rank: int) -> list[Operation]:
     return [one for one in answer.trace.of_rank(rank) if one.issued >= max(ready, default=0.0)]
 
 
-def require_freed(judge: Judge, layer: Layer) -> None:
+def require_freed(judge: Judge, layers: Sequence[Layer]) -> None:
     """Right values; and of the full weights nothing is kept when the caller has let go of them.
 
     Raises:
         CheckFailed: wrong values, or something is kept.
     """
-    (answer,) = require_right(judge, [layer])
-    weights = layer.weights(judge.seed.generator())
+    for layer, answer in zip(layers, require_right(judge, layers), strict=True):
+        judge.note(layer.setting.facts)
+        for rank in layer.setting.ranks:
+            _require_freed(layer, answer, rank)
+
+
+def _require_freed(layer: Layer, answer: Answer, rank: int) -> None:
     itemsize, n = layer.setting.torch_dtype.itemsize, layer.setting.n
+    weights = layer.weights(np.random.default_rng(0))  # for their sizes alone
     sizes = {name: one.numel() * itemsize for name, one in weights.items()}
-    parts = sum(size if layer.dim(name) is None else -(-size // n) for name, size in sizes.items())
+    if answer.get(rank, "kept", int):
+        raise CheckFailed(
+            f"{layer}: rank {rank} keeps the memory of a full weight alive, though the caller has "
+            "let go of it",
+            causes=[
+                "consistent with a parameter, or something else that the module keeps, being a "
+                "view of the full weight",
+                "consistent with the full module being kept",
+            ],
+        )
+    parts = sum(size if layer.dim(name) is None else size / n for name, size in sizes.items())
+    if (held := answer.get(rank, "held", int)) > 1.05 * parts:
+        raise CheckFailed(
+            f"{layer}: parameters and buffers of rank {rank} take {held} bytes; its parts of the "
+            f"weights and biases take {parts:.0f}"
+        )
     smallest = min(size for name, size in sizes.items() if name.endswith("weight"))
-    for rank in layer.setting.ranks:
-        if answer.get(rank, "kept", int):
-            raise CheckFailed(
-                f"{layer}: rank {rank} keeps the memory of a full weight alive, though the caller "
-                "has let go of it",
-                causes=[
-                    "consistent with a parameter, or something else that the module keeps, being a "
-                    "view of the full weight",
-                    "consistent with the full module being kept",
-                ],
-            )
-        if (held := answer.get(rank, "held", int)) > 1.05 * parts:
-            raise CheckFailed(
-                f"{layer}: parameters and buffers of rank {rank} take {held} bytes; its parts of "
-                f"the weights and biases are {parts}"
-            )
-        if (saved := answer.get(rank, "saved", int)) >= smallest:
-            raise CheckFailed(
-                f"{layer}: on rank {rank}, a tensor of {saved} bytes is saved for backward, as "
-                f"large as a full weight ({smallest} bytes); a part of it is all that is needed"
-            )
+    if (saved := answer.get(rank, "saved", int)) >= smallest:
+        raise CheckFailed(
+            f"{layer}: on rank {rank}, a tensor of {saved} bytes is saved for backward, as large "
+            f"as a full weight ({smallest} bytes); a part of it is all that is needed"
+        )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ from autograder.selfcheck.mutants import (
     given,
     launch,
     measure,
+    parallel_attention,
+    parallel_linear,
+    parallel_mlp,
+    parallel_regions,
     pipeline_bubble,
     placement,
     reduce,
@@ -23,6 +27,8 @@ from autograder.selfcheck.mutants import (
     sweep,
     time_op,
     training_compute,
+    vocab_cross_entropy,
+    vocab_embedding,
 )
 from autograder.selfcheck.variant import Mutant
 
@@ -43,6 +49,12 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         time_op,
         measure,
         sweep,
+        parallel_regions,
+        parallel_linear,
+        parallel_mlp,
+        parallel_attention,
+        vocab_embedding,
+        vocab_cross_entropy,
         training_compute,
         state_memory,
         bytes_moved,
