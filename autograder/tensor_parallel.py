@@ -9,7 +9,7 @@ numbers over a power of 2, so most of the sums are exact, in bfloat16 too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby
 from typing import Any
@@ -372,6 +372,11 @@ class Layer:
             for name in ("output", *masters[0], "input_gradient")
             if name in exact and (name != "input_gradient" or self.copies_input)
         ]
+        if self.masters_differ and self.kind == "column":
+            own = [self.apply(master, x).chunk(n, -1) for master in masters]
+            parts = [one[place].contiguous() for place, one in enumerate(own)]
+            guess = {"parts of the ranks' own full layers, where those of one are asked for": parts}
+            wanted[0] = replace(wanted[0], guesses=guess)
         return inputs, wanted
 
     @property
@@ -403,7 +408,10 @@ class Layer:
                 padded = F.pad(whole, (0, 0, 0, missing)) if missing else whole
                 parts = list(padded.chunk(n, dim))
         parts = [one.contiguous() for one in parts]
-        return Wanted(where, what, self.setting.dtype, parts, error, guesses)
+        # The gradient of the keys' bias is zero but for rounding.
+        weight = exact.get(name.replace("bias", "weight"), whole)
+        scale = float(weight.abs().max())
+        return Wanted(where, what, self.setting.dtype, parts, error, guesses, scale)
 
 
 # --- Cross-entropy ------------------------------------------------------------------------------

@@ -26,9 +26,17 @@ MUTANTS = [
         "parallel_regions",
         "reduce_from adds the gradients as well",
         "The backward of an all-reduce is an all-reduce in torch.distributed.nn.",
-        ("return grad, None", "return _all_reduce(grad, ctx.group), None"),
+        {
+            "ReduceFrom.forward": (
+                "return _all_reduce(x, group)",
+                "ctx.group = group\n        return _all_reduce(x, group)",
+            ),
+            "ReduceFrom.backward": (
+                "return grad, None",
+                "return _all_reduce(grad, ctx.group), None",
+            ),
+        },
         ["*"],
-        function="ReduceFrom.backward",
         told="too large",
     ),
     mutant(
