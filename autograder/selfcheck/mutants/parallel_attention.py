@@ -88,8 +88,10 @@ MUTANTS = [
                 "        value = value.chunk(n, -1)[rank]\n",
             ),
             "ParallelAttention.__init__": (
-                "        self.k_proj = ColumnParallelLinear(attention.k_proj, copy_input=False, group=group)\n"
-                "        self.v_proj = ColumnParallelLinear(attention.v_proj, copy_input=False, group=group)\n",
+                "        self.k_proj = ColumnParallelLinear("
+                "attention.k_proj, copy_input=False, group=group)\n"
+                "        self.v_proj = ColumnParallelLinear("
+                "attention.v_proj, copy_input=False, group=group)\n",
                 "        import copy\n\n"
                 "        self.k_proj = copy.deepcopy(attention.k_proj)\n"
                 "        self.v_proj = copy.deepcopy(attention.v_proj)\n",
@@ -103,7 +105,8 @@ MUTANTS = [
         "ParallelAttention puts all heads together before o_proj",
         "An all-gather, and each rank takes its part again.",
         (
-            "        output: Tensor = self.o_proj(attend(query, key, value, self.head_dim, causal=self.causal))\n",
+            "        output: Tensor = self.o_proj("
+            "attend(query, key, value, self.head_dim, causal=self.causal))\n",
             "        heads = attend(query, key, value, self.head_dim, causal=self.causal)\n"
             "        heads = gather_from_tensor_parallel_region(heads, -1, self.group)\n"
             "        heads = scatter_to_tensor_parallel_region(heads, -1, self.group)\n"

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from autograder.selfcheck.variant import mutant
 
+_ROW = (
+    *("row", "one_master", "sub_group", "layouts", "memory", "traffic"),
+    *(f"parallel_mlp/{name}" for name in ("megatron", "sub_group", "refusals")),
+    *(f"parallel_mlp/{name}" for name in ("memory", "traffic")),
+    "parallel_attention/*",
+)
+_COLUMN = (
+    *("column", "one_master", "sub_group", "options", "layouts", "refusals", "memory", "traffic"),
+    *(f"parallel_mlp/{name}" for name in ("megatron", "sub_group", "refusals")),
+    *(f"parallel_mlp/{name}" for name in ("memory", "traffic")),
+)
+_MEMORY = ("memory", "parallel_mlp/memory", "parallel_attention/memory")
+
 MUTANTS = [
     mutant(
         "parallel_linear",
@@ -12,7 +25,7 @@ MUTANTS = [
         """
         return reduce_from_tensor_parallel_region(F.linear(x, self.weight, self.bias), self.group)
         """,
-        ["*"],
+        _ROW,
         function="RowParallelLinear.forward",
         told="a bias that every rank adds",
     ),
@@ -24,7 +37,7 @@ MUTANTS = [
         bias = None if self.bias is None else self.bias / _size(self.group)
         return reduce_from_tensor_parallel_region(F.linear(x, self.weight, bias), self.group)
         """,
-        ["*"],
+        _ROW,
         function="RowParallelLinear.forward",
         told="a division by the number of ranks",
     ),
@@ -36,7 +49,7 @@ MUTANTS = [
             "reduce_from_tensor_parallel_region(F.linear(x, self.weight), self.group)",
             "F.linear(x, self.weight)",
         ),
-        ["*"],
+        (*_ROW, "options"),
         function="RowParallelLinear.forward",
     ),
     mutant(
@@ -47,7 +60,7 @@ MUTANTS = [
             "F.linear(x, self.weight)",
             "F.linear(copy_to_tensor_parallel_region(x, self.group), self.weight)",
         ),
-        ["*"],
+        (*_ROW, "options"),
         function="RowParallelLinear.forward",
     ),
     mutant(
@@ -55,10 +68,11 @@ MUTANTS = [
         "ColumnParallelLinear does not copy its input",
         "The input is there already; of its gradient each rank has a summand.",
         (
-            "        if self.copy_input:\n            x = copy_to_tensor_parallel_region(x, self.group)\n",
+            "        if self.copy_input:\n"
+            "            x = copy_to_tensor_parallel_region(x, self.group)\n",
             "",
         ),
-        ["*"],
+        _COLUMN,
         function="ColumnParallelLinear.forward",
         told="a sum over the ranks that is missing",
     ),
@@ -70,7 +84,7 @@ MUTANTS = [
             "gather_from_tensor_parallel_region(y, -1, self.group)",
             "gather_from_tensor_parallel_region(y, -1, self.group, backward='reduce_scatter')",
         ),
-        ["*"],
+        ["column", "sub_group", "layouts", "memory", "traffic"],
         function="ColumnParallelLinear.forward",
         told="too large",
     ),
@@ -79,7 +93,14 @@ MUTANTS = [
         "ColumnParallelLinear copies an input that has been copied",
         "The option was not looked at.",
         ("if self.copy_input:", "if True:"),
-        ["traffic"],
+        [
+            "traffic",
+            "parallel_mlp/column",
+            "parallel_mlp/sub_group",
+            "parallel_mlp/memory",
+            "parallel_mlp/traffic",
+            "parallel_attention/*",
+        ],
         function="ColumnParallelLinear.forward",
         told="are enough",
     ),
@@ -95,7 +116,7 @@ MUTANTS = [
         y = y if self.bias is None else y + self.bias
         return gather_from_tensor_parallel_region(y, -1, self.group) if self.gather_output else y
         """,
-        ["memory", "traffic"],
+        (*_MEMORY, "traffic", "parallel_mlp/traffic", "parallel_attention/traffic"),
         function="ColumnParallelLinear.forward",
         told="is saved for backward",
     ),
@@ -109,7 +130,7 @@ MUTANTS = [
             source = source.chunk(_size(group), dim)[dist.get_rank(group)]
         return nn.Parameter(source, requires_grad=full.requires_grad)
         """,
-        ["memory", "one_master"],
+        (*_MEMORY, "one_master", "vocab_embedding/sub_group", "vocab_embedding/memory"),
         function="shard_parameter",
         told="a view of the full weight",
     ),
@@ -123,7 +144,7 @@ MUTANTS = [
         own = whole if dim is None else whole.chunk(_size(group), dim)[dist.get_rank(group)]
         return nn.Parameter(own, requires_grad=full.requires_grad)
         """,
-        ["memory"],
+        (*_MEMORY, "vocab_embedding/memory"),
         function="shard_parameter",
         told="parameters and buffers of rank",
     ),
@@ -137,7 +158,7 @@ MUTANTS = [
             source = source.chunk(_size(group), dim)[dist.get_rank(group)]
         return nn.Parameter(source.clone(), requires_grad=full.requires_grad)
         """,
-        ["one_master"],
+        ["one_master", "vocab_embedding/sub_group"],
         function="shard_parameter",
         told="parts of the ranks' own full layers",
     ),
@@ -146,7 +167,13 @@ MUTANTS = [
         "the master is always that of rank 0",
         "The root of scatter and broadcast is 0, also in a sub-group without rank 0.",
         ("root = dist.get_process_group_ranks(group)[0]", "root = 0"),
-        ["sub_group", "one_master"],
+        [
+            "sub_group",
+            "one_master",
+            "parallel_mlp/sub_group",
+            "parallel_attention/options",
+            "vocab_embedding/sub_group",
+        ],
         function="shard_parameter",
     ),
     mutant(
@@ -161,7 +188,7 @@ MUTANTS = [
         torch.manual_seed(dist.get_rank(group))
         return nn.Parameter(nn.init.uniform_(own, -0.1, 0.1), requires_grad=full.requires_grad)
         """,
-        ["*"],
+        ["*", "parallel_mlp/*", "parallel_attention/*", "vocab_embedding/*"],
         function="shard_parameter",
     ),
     mutant(
@@ -171,7 +198,12 @@ MUTANTS = [
         {
             "_check_divides": ("if size % _size(group):", "if False:"),
         },
-        ["refusals"],
+        [
+            "refusals",
+            "parallel_regions/refusals",
+            "parallel_mlp/refusals",
+            "parallel_attention/refusals",
+        ],
         told="it must raise ValueError",
     ),
 ]

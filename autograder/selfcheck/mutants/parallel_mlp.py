@@ -77,7 +77,8 @@ MUTANTS = [
         "For a checkpoint of the full model, later.",
         (
             "        self.fc1 = ColumnParallelLinear(fc1, group=group)\n",
-            "        self.fc1 = ColumnParallelLinear(fc1, group=group)\n        self.full = [fc1, fc2]\n",
+            "        self.fc1 = ColumnParallelLinear(fc1, group=group)\n"
+            "        self.full = [fc1, fc2]\n",
         ),
         ["memory"],
         function="ParallelMLP.__init__",
@@ -110,7 +111,9 @@ MUTANTS = [
         "Only the layers themselves refuse, when those before them have been sent already.",
         {
             "ColumnParallelMLP.__init__": (
-                '        for number, layer in enumerate(full_layers):\n            _check_divides(f"out_features of layer {number}", layer.out_features, group)\n',
+                "        for number, layer in enumerate(full_layers):\n"
+                '            _check_divides(f"out_features of layer {number}", '
+                "layer.out_features, group)\n",
                 "",
             )
         },
