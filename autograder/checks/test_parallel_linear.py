@@ -126,14 +126,14 @@ def test_memory(judge: Judge) -> None:
 @problem("parallel_linear", share="1/20", kind="cost", function=COLUMN)
 def test_traffic(judge: Judge, credit: Credit) -> None:
     """Bytes that forward and backward move, on 4 ranks."""
-    four = Setting(4)
+    four, rows = Setting(4), (4, 8)
     score_cost(
         judge,
         credit,
         [
-            Layer("column", four, (64, 64)),
-            Layer("column", four, (64, 64), options=GATHERED),
-            Layer("column", four, (64, 64), options={"copy_input": False}),
-            Layer("row", four, (64, 64)),
+            Layer("column", four, (64, 512), rows),
+            Layer("column", four, (64, 512), rows, options=GATHERED),
+            Layer("column", four, (64, 512), rows, options={"copy_input": False}),
+            Layer("row", four, (512, 64), rows),
         ],
     )

@@ -84,9 +84,6 @@ def test_memory(judge: Judge) -> None:
 @problem("parallel_mlp", share="1/5", kind="cost", function=MEGATRON)
 def test_traffic(judge: Judge, credit: Credit) -> None:
     """Bytes that forward and backward move, on 4 ranks."""
-    four = Setting(4)
-    score_cost(
-        judge,
-        credit,
-        [Layer("mlp", four, (64, 128, 64)), Layer("column_mlp", four, (64, 128, 128, 64))],
-    )
+    four, rows = Setting(4), (4, 8)
+    mlp = Layer("mlp", four, (64, 512, 64), rows)
+    score_cost(judge, credit, [mlp, Layer("column_mlp", four, (64, 256, 256, 64), rows)])

@@ -149,7 +149,7 @@ MUTANTS = [
         ("torch.cat(parts, dim)", "torch.cat(parts, -1)"),
         ["gather", "scatter", "layouts"],
         function="_all_gather",
-        told="has shape",
+        told="raised:",
     ),
     mutant(
         "parallel_regions",
@@ -162,6 +162,7 @@ MUTANTS = [
         _COPY,
         function="CopyTo.backward",
         told="a division by the number of ranks",
+        also=["a sum over the ranks that is missing"],
     ),
     mutant(
         "parallel_regions",
