@@ -453,8 +453,9 @@ class CrossEntropy:
         """Each member's inputs, and what must come out."""
         n, count = self.setting.n, int(np.prod(self.rows))
         logits = draw(rng, count, self.tokens, step=self.scale)
-        # Each rank has the target of some, and the largest logit of some.
-        targets = torch.from_numpy(rng.permutation(np.arange(count) * 7 % self.tokens))
+        # Every rank that has any token has a target's.
+        tokens = (self.tokens - 1 - 7 * np.arange(count)) % self.tokens
+        targets = torch.from_numpy(rng.permutation(tokens))
         ignore_index = -100 if self.ignore_index is None else self.ignore_index
         targets[:: max(1, count // max(self.ignored, 1))][: self.ignored] = ignore_index
         factor = 3.0
@@ -524,7 +525,7 @@ def require_right(judge: Judge, scenarios: Sequence[Scenario]) -> list[Answer]:
     answers = []
     for (function, world_size, members), group in groupby(scenarios, key=_world):
         together = list(group)
-        drawn = [scenario.draw(rng) for scenario in together]
+        drawn = _drawn(together, rng)
         case = Case("tensor_parallel", function, world_size, members)
         answered = judge.run(
             case,
@@ -537,6 +538,21 @@ def require_right(judge: Judge, scenarios: Sequence[Scenario]) -> list[Answer]:
                 require_parts(str(scenario), answer, scenario.setting.ranks, one)
             answers.append(answer)
     return answers
+
+
+def _drawn(
+    scenarios: Sequence[Scenario], rng: np.random.Generator
+) -> list[tuple[list[dict[str, Any]], list[Wanted]]]:
+    """Each scenario's inputs, and what must come out.
+
+    The matrices are tiny: on a busy machine, threads would mostly wait for one another.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return [scenario.draw(rng) for scenario in scenarios]
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _world(scenario: Scenario) -> tuple[str, int, tuple[int, ...] | None]:
@@ -558,7 +574,7 @@ def require_untouched(judge: Judge, regions: Sequence[Region]) -> None:
         CheckFailed: otherwise.
     """
     rng = judge.seed.generator()
-    given = [region.draw(rng)[0] for region in regions]
+    given = [inputs for inputs, _ in _drawn(regions, rng)]
     for region, inputs, answer in zip(regions, given, require_right(judge, regions), strict=True):
         for rank, own in zip(region.setting.ranks, inputs, strict=True):
             for name, before, what in (

@@ -30,7 +30,7 @@ MUTANTS = [
             "elsewhere = (local < 0) | (local >= rows)",
             "elsewhere = (local < 0) | (local > rows)\n        local = local.clamp(max=rows - 1)",
         ),
-        ["*"],
+        ["lookup", "padding", "sub_group"],
         function="VocabParallelEmbedding.forward",
     ),
     mutant(
