@@ -47,7 +47,7 @@ def test_row(judge: Judge) -> None:
     require_right(judge, [Layer("row", setting, FEATURES) for setting in SETTINGS])
 
 
-@problem("parallel_linear", share="1/10", function="shard_parameter")
+@problem("parallel_linear", share="1/10", function=COLUMN)
 def test_one_master(judge: Judge) -> None:
     """Ranks that drew different full layers have parts of one: that of the group's first rank."""
     for setting in (Setting(3), Setting(4, members=(1, 3))):

@@ -29,7 +29,9 @@ Group = tuple[int, ...] | None
 SUBGROUP = (1, 3)  # of 4 ranks
 # How far an element may be off, compared with the largest; the ranks add in another order.
 CLOSE = {torch.float32: 1e-4, torch.bfloat16: 6e-2}
-REGIONS = "{}_tensor_parallel_region"
+COPY, REDUCE = "copy_to_tensor_parallel_region", "reduce_from_tensor_parallel_region"
+GATHER, SCATTER = "gather_from_tensor_parallel_region", "scatter_to_tensor_parallel_region"
+PAIR = (COPY, REDUCE)
 
 
 @pytest.fixture
@@ -131,7 +133,7 @@ def require_region(
 ) -> Run:
     """Forward, backward, and that neither changed what it was given."""
     __tracebackhide__ = True
-    function, ranks = REGIONS.format(name), list(group or range(world_size))
+    ranks = list(group or range(world_size))
     options = how.get("options", {})
     beside, summed = how.get("beside", False), how.get("summed", False)
     by_rank: list[list[dict[str, Any]]] = [[{"group": group}] for _ in range(world_size)]
@@ -143,16 +145,16 @@ def require_region(
             "beside": beside,
             "transposed": how.get("transposed", False),
         }
-    call = called(function, world_size, group, x=x[0], **options)
-    args = (function, multirank.per_rank(by_rank))
+    call = called(name, world_size, group, x=x[0], **options)
+    args = (name, multirank.per_rank(by_rank))
     done = run([call], world_size, rank_side.run_regions, *args)
     found = [done.results[rank][0] for rank in ranks]
     plus = " + x" if beside else ""
     for key, what, right in (
-        ("output", f"{function}(x){plus}", output),
-        ("input_gradient", f"the gradient of x in {function}(x){plus}", input_gradient),
-        ("x", f"x after {function}(x), which must not change it,", x),
-        ("gradient", f"the output's gradient after the backward of {function}", gradient),
+        ("output", f"{name}(x){plus}", output),
+        ("input_gradient", f"the gradient of x in {name}(x){plus}", input_gradient),
+        ("x", f"x after {name}(x), which must not change it,", x),
+        ("gradient", f"the output's gradient after the backward of {name}", gradient),
     ):
         if key != "gradient" or not summed:
             require_close(what, ranks, [one[key] for one in found], right)
@@ -166,21 +168,21 @@ def add(parts: Parts) -> Tensor:
 def pair(name: str, n: int, *shape: int) -> tuple[Parts, Parts, Parts, Parts]:
     """For copy_to and reduce_from: x, the output's gradient, the output, the input's gradient."""
     whole, different = [numbers(0, *shape)] * n, [numbers(place, *shape) for place in range(n)]
-    if name == "copy_to":
+    if name == COPY:
         return whole, different, whole, [add(different)] * n
     return different, whole, [add(different)] * n, whole
 
 
-@pytest.mark.problem("parallel_regions", share=0.25)
-@pytest.mark.parametrize("name", ["copy_to", "reduce_from"])
-def test_copy_to_and_reduce_from(run: Runner, name: str) -> None:
+@pytest.mark.problem("parallel_regions", share=0.125)
+@pytest.mark.parametrize("name", PAIR)
+def test_forward_and_backward(run: Runner, name: str) -> None:
     for world_size in (2, 3, 1):
         require_region(run, name, world_size, *pair(name, world_size, 2, 6))
 
 
-@pytest.mark.problem("parallel_regions", share=0.15)
+@pytest.mark.problem("parallel_regions", share=0.075)
 @pytest.mark.parametrize("backward", ["split", "reduce_scatter"])
-def test_gather_from(run: Runner, backward: str) -> None:
+def test_gather_from_tensor_parallel_region(run: Runner, backward: str) -> None:
     for n, dim in ((2, -1), (3, 0)):
         whole = numbers(0, 6, 6)
         different = [numbers(place, 6, 6) for place in range(n)]
@@ -188,48 +190,48 @@ def test_gather_from(run: Runner, backward: str) -> None:
         total = whole if backward == "split" else add(different)
         own, right = ([*one.chunk(n, dim)] for one in (whole, total))
         options = {"dim": dim, "backward": backward}
-        require_region(run, "gather_from", n, own, gradient, [whole] * n, right, options=options)
+        require_region(run, GATHER, n, own, gradient, [whole] * n, right, options=options)
 
 
 @pytest.mark.problem("parallel_regions", share=0.15)
-def test_scatter_to(run: Runner) -> None:
+def test_scatter_to_tensor_parallel_region(run: Runner) -> None:
     for n, dim in ((2, -1), (3, 0)):
         whole = numbers(0, 6, 6)
         parts = [*whole.chunk(n, dim)]
         args = [whole] * n, parts, parts, [whole] * n
-        require_region(run, "scatter_to", n, *args, options={"dim": dim})
+        require_region(run, SCATTER, n, *args, options={"dim": dim})
 
 
-@pytest.mark.problem("parallel_regions", share=0.15)
-@pytest.mark.parametrize("name", ["copy_to", "reduce_from"])
-def test_copy_to_and_reduce_from_beside_their_input(run: Runner, name: str) -> None:
+@pytest.mark.problem("parallel_regions", share=0.1)
+@pytest.mark.parametrize("name", PAIR)
+def test_beside_the_input(run: Runner, name: str) -> None:
     x, gradient, output, back = pair(name, 3, 2, 6)
     output = [a + b for a, b in zip(x, output, strict=True)]
     back = [a + b for a, b in zip(gradient, back, strict=True)]
     require_region(run, name, 3, x, gradient, output, back, beside=True)
 
 
-@pytest.mark.problem("parallel_regions", share=0.1)
-def test_copy_to_and_reduce_from_in_a_sub_group(run: Runner) -> None:
-    for name in ("copy_to", "reduce_from"):
-        require_region(run, name, 4, *pair(name, 2, 2, 6), group=SUBGROUP)
+@pytest.mark.problem("parallel_regions", share=0.05)
+@pytest.mark.parametrize("name", PAIR)
+def test_in_a_sub_group(run: Runner, name: str) -> None:
+    require_region(run, name, 4, *pair(name, 2, 2, 6), group=SUBGROUP)
 
 
-@pytest.mark.problem("parallel_regions", share=0.1)
-def test_copy_to_and_reduce_from_of_other_layouts(run: Runner) -> None:
-    for name in ("copy_to", "reduce_from"):
-        require_region(run, name, 2, *pair(name, 2, 3, 6), transposed=True)
-        x, _, output, _ = pair(name, 2, 2, 6)
-        ones, twice = [torch.ones(2, 6)] * 2, [torch.full((2, 6), 2.0)] * 2
-        back = twice if name == "copy_to" else ones
-        require_region(run, name, 2, x, ones, output, back, summed=True)
+@pytest.mark.problem("parallel_regions", share=0.05)
+@pytest.mark.parametrize("name", PAIR)
+def test_other_layouts(run: Runner, name: str) -> None:
+    require_region(run, name, 2, *pair(name, 2, 3, 6), transposed=True)
+    x, _, output, _ = pair(name, 2, 2, 6)
+    ones, twice = [torch.ones(2, 6)] * 2, [torch.full((2, 6), 2.0)] * 2
+    back = twice if name == COPY else ones
+    require_region(run, name, 2, x, ones, output, back, summed=True)
 
 
-@pytest.mark.problem("parallel_regions", share=0.1)
-def test_copy_to_and_reduce_from_cost_one_all_reduce(run: Runner) -> None:
-    for name in ("copy_to", "reduce_from"):
-        done = require_region(run, name, 4, *pair(name, 4, 2, 6))
-        require_bytes(done, 2 * 0.75 * 48, "x + 0")
+@pytest.mark.problem("parallel_regions", share=0.05)
+@pytest.mark.parametrize("name", PAIR)
+def test_one_all_reduce_is_enough(run: Runner, name: str) -> None:
+    done = require_region(run, name, 4, *pair(name, 4, 2, 6))
+    require_bytes(done, 2 * 0.75 * 48, name)
 
 
 # --- Layers -------------------------------------------------------------------------------------
