@@ -368,7 +368,7 @@ class Layer:
             for place in range(n)
         ]
         wanted = [
-            self._wanted(name, exact, rounded, masters[0])
+            self._wanted(name, exact, rounded, masters[0], x)
             for name in ("output", *masters[0], "input_gradient")
             if name in exact and (name != "input_gradient" or self.copies_input)
         ]
@@ -379,11 +379,19 @@ class Layer:
             wanted[0] = replace(wanted[0], guesses=guess)
         return inputs, wanted
 
+    def _with_first_rows(self, output: Tensor, weight: Tensor, ids: Tensor) -> Tensor:
+        """If every rank that does not have a token adds the first of its rows."""
+        rows = -(-len(weight) // self.setting.n)
+        firsts = F.pad(weight, (0, 0, 0, rows * self.setting.n - len(weight)))[::rows]
+        return output + firsts.sum(dim=0) - firsts[ids // rows]
+
     @property
     def _whole_output(self) -> bool:
         return self.kind != "column" or self.gathers
 
-    def _wanted(self, name: str, exact: Tensors, rounded: Tensors, weights: Tensors) -> Wanted:
+    def _wanted(
+        self, name: str, exact: Tensors, rounded: Tensors, weights: Tensors, x: Tensor
+    ) -> Wanted:
         whole, n = exact[name], self.setting.n
         error = largest_error(rounded[name], whole)
         where: tuple[str, ...] = (name,)
@@ -391,6 +399,9 @@ class Layer:
         if name == "output":
             what = "the output"
             parts = [whole] * n if self._whole_output else list(whole.chunk(n, -1))
+            if self.kind == "embedding" and n > 1:
+                cause = "rows of ranks that do not have the token, which must be zero"
+                guesses[cause] = [self._with_first_rows(whole, weights["weight"], x)] * n
             bias = [weights[one] for one in weights if self.dim(one) is None]
             if bias and n > 1:
                 cause = "a bias that every rank adds before the sum, so that it is added n times"
@@ -481,20 +492,48 @@ class CrossEntropy:
             }
             for part in padded.chunk(n, -1)
         ]
-        loss, counted = exact["output"], int((targets != ignore_index).sum())
+        parts = [one.contiguous() for one in gradient.chunk(n, -1)]
+        dtype, output_error, input_error = self.setting.dtype, *errors.values()
+        counts = (targets != ignore_index).double()
+        without = factor * logits.softmax(-1) * (counts / counts.sum()).unsqueeze(-1)
+        without = F.pad(without, (0, missing)).reshape(*self.rows, -1)
+        softmax = list(without.chunk(n, -1))
+        return inputs, [
+            Wanted(
+                *(("output",), "the loss", "float32", [exact["output"]] * n, output_error),
+                self._guesses(logits, padded.flatten(0, -2), targets, ignore_index),
+            ),
+            Wanted(
+                *(("input_gradient",), "the logits' gradient", dtype, parts, input_error),
+                {"a gradient of the softmax alone, without that of the target's logit": softmax},
+            ),
+        ]
+
+    def _guesses(
+        self, logits: Tensor, padded: Tensor, targets: Tensor, ignore_index: int
+    ) -> dict[str, list[Tensor]]:
+        """The losses that mistakes lead to."""
+        n, counts = self.setting.n, targets != ignore_index
+        loss = F.cross_entropy(logits, targets, ignore_index=ignore_index)
+        own_logit = logits.gather(-1, (targets % self.tokens).unsqueeze(-1)).squeeze(-1)
+        alone = [(part.logsumexp(-1) - own_logit)[counts].mean() for part in padded.chunk(n, -1)]
         guesses = {
-            "a mean over all targets, those that are ignored too": [loss * counted / count] * n,
+            "a mean over all targets, those that are ignored too": [loss * counts.double().mean()]
+            * n,
             "a sum of the exponentials that is added over the ranks once more": [
                 loss + float(np.log(n))
             ]
             * n,
+            "exponentials that are added up on each rank, and not over the ranks": alone,
+            "logits that stand for no token, and are counted all the same": [
+                F.cross_entropy(padded, targets, ignore_index=ignore_index)
+            ]
+            * n,
         }
-        parts = [one.contiguous() for one in gradient.chunk(n, -1)]
-        dtype, output_error, input_error = self.setting.dtype, *errors.values()
-        return inputs, [
-            Wanted(("output",), "the loss", "float32", [loss] * n, output_error, guesses),
-            Wanted(("input_gradient",), "the logits' gradient", dtype, parts, input_error),
-        ]
+        if 0 <= ignore_index < self.tokens:
+            all_count = F.cross_entropy(logits, targets)
+            guesses["targets that are to be ignored, and are not"] = [all_count] * n
+        return guesses
 
     def _on_one_device(
         self, logits: Tensor, targets: Tensor, ignore_index: int, factor: float, dtype: torch.dtype

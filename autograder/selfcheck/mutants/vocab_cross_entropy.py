@@ -34,6 +34,7 @@ MUTANTS = [
         ),
         ["*"],
         function=_LOSS,
+        told="added up on each rank, and not over the ranks",
     ),
     mutant(
         "vocab_cross_entropy",
@@ -59,6 +60,7 @@ MUTANTS = [
         ),
         ["*"],
         function=_LOSS,
+        told="a gradient of the softmax alone",
     ),
     mutant(
         "vocab_cross_entropy",
@@ -115,6 +117,7 @@ MUTANTS = [
         ("counts = targets != ignore_index", "counts = targets != -100"),
         ["ignored"],
         function=_LOSS,
+        told="targets that are to be ignored, and are not",
     ),
     mutant(
         "vocab_cross_entropy",
@@ -123,6 +126,7 @@ MUTANTS = [
         ("    local = local.masked_fill(tokens >= vocab_size, -torch.inf)\n", ""),
         ["padding"],
         function=_LOSS,
+        told="stand for no token, and are counted",
     ),
     mutant(
         "vocab_cross_entropy",

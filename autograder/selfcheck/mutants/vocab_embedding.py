@@ -12,6 +12,7 @@ MUTANTS = [
         ("        found = found.masked_fill(elsewhere.unsqueeze(-1), 0)\n", ""),
         ["*"],
         function="VocabParallelEmbedding.forward",
+        told="rows of ranks that do not have the token",
     ),
     mutant(
         "vocab_embedding",
@@ -70,6 +71,7 @@ MUTANTS = [
         ("self.weight)\n        found = found", "self.weight.data)\n        found = found"),
         ["*"],
         function="VocabParallelEmbedding.forward",
+        told="does not require grad",
     ),
     mutant(
         "vocab_embedding",
@@ -79,7 +81,7 @@ MUTANTS = [
         table = gather_from_tensor_parallel_region(self.weight, 0, self.group)
         return F.embedding(ids, table)
         """,
-        ["memory", "traffic"],
+        ["traffic"],
         function="VocabParallelEmbedding.forward",
         told="are enough",
     ),
