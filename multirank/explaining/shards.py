@@ -62,7 +62,7 @@ def _general(found: _Parts, right: _Parts, near: float) -> list[str]:
         causes.append(f"a sum over the ranks of what all of them have alike: {n} times too large")
     if _alike([n * one for one in found], right, near):
         causes.append(f"a division by the number of ranks: 1/{n} of what is right")
-    if whole and _alike([torch.stack(list(found)).sum(0)], right[:1], near):
+    elif whole and _alike([torch.stack(list(found)).sum(0)], right[:1], near):
         causes.append("a sum over the ranks that is missing: each rank has its own summand")
     if not whole and all(any(_alike([one], [other], near) for other in right) for one in found):
         causes.append("the parts of other ranks: each rank has a part, but some not their own")

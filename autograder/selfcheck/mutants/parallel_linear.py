@@ -51,6 +51,7 @@ MUTANTS = [
         ),
         (*_ROW, "options"),
         function="RowParallelLinear.forward",
+        told="a sum over the ranks that is missing",
     ),
     mutant(
         "parallel_linear",
@@ -133,6 +134,7 @@ MUTANTS = [
         (*_MEMORY, "one_master", "vocab_embedding/sub_group", "vocab_embedding/memory"),
         function="shard_parameter",
         told="a view of the full weight",
+        also=["the ranks' own full layers", "the full module being kept"],
     ),
     mutant(
         "parallel_linear",

@@ -162,7 +162,6 @@ MUTANTS = [
         _COPY,
         function="CopyTo.backward",
         told="a division by the number of ranks",
-        also=["a sum over the ranks that is missing"],
     ),
     mutant(
         "parallel_regions",
