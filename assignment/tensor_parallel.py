@@ -57,7 +57,8 @@ Cost
     Bytes that forward and backward together move, on the busiest rank. With S the bytes of the
     tensor as a whole, an all-reduce counts 2 (n-1)/n S, whoever computes it, and a reduce-scatter
     or an all-gather (n-1)/n S; so an all-reduce may as well be written as those two. (A broadcast,
-    reduce or all-to-all counts (n-1)/n S, and a message its size.) Constructors are free. Up to
+    a reduce or an all-to-all counts (n-1)/n S; of messages, what is sent or what is received,
+    whichever is more.) Constructors are free. Up to
     1.05 times the bytes earns all points for cost, 1.6 times three quarters, 2.2 times half, and
     3.2 times a quarter.
 

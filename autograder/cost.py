@@ -96,16 +96,17 @@ def score_bytes(moved: Moved, world_size: int, bound: int, full: int) -> Score:
 def score_collectives(
     operations: Sequence[Operation], rank: int, bound: Fraction, told: str
 ) -> Score:
-    """`BYTES_BANDS`, of what one rank moves with torch's own collectives and messages.
+    """`BYTES_BANDS`, of what one rank moves with torch's own collectives, and with messages.
 
     bound: the bytes that it may move. told: what it runs, in words.
     """
-    moved = sum((_moved(operation) for operation in operations), Fraction(0))
-    if moved <= bound:
-        return Score(Fraction(1), "")
     used: defaultdict[str, Fraction] = defaultdict(Fraction)
     for operation in operations:
-        used[operation.name] += _moved(operation)
+        used[operation.name] += _factor(operation) * operation.nbytes
+    least = min(used.get("send", Fraction(0)), used.get("recv", Fraction(0)))
+    moved = sum(used.values(), Fraction(0)) - least  # both directions at once
+    if moved <= bound:
+        return Score(Fraction(1), "")
     listed = ", ".join(f"{name} {float(nbytes):.0f}" for name, nbytes in used.items())
     return Score(
         _part(moved / bound, BYTES_BANDS) if bound else Fraction(0),
@@ -114,19 +115,18 @@ def score_collectives(
     )
 
 
-def _moved(operation: Operation) -> Fraction:
-    """The bytes that a rank must move for it, in the larger one of the two directions."""
+def _factor(operation: Operation) -> Fraction:
+    """How often a rank must move the operation's bytes, in one direction."""
     n = len(operation.group)
     match operation.name:
-        case "send" | "recv":  # as if each had a counterpart in the other direction
-            factor = Fraction(1, 2)
+        case "send" | "recv":
+            return Fraction(1)
         case "barrier" | "new_group":
-            factor = Fraction(0)
+            return Fraction(0)
         case "all_reduce":
-            factor = 2 * Fraction(n - 1, n)
+            return 2 * Fraction(n - 1, n)
         case _:
-            factor = Fraction(n - 1, n)
-    return factor * operation.nbytes
+            return Fraction(n - 1, n)
 
 
 # --- Modelled time ------------------------------------------------------------------------------

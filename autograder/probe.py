@@ -6,6 +6,7 @@ One clear sentence then stands for every check that could not have passed.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -84,12 +85,8 @@ class Probe:
 
     def _stub(self, module: str, function: str) -> str:
         """The function's text as students got it, up to whatever comes after it."""
-        file = f"{module}.py"
-        source = self._new_judge("probe").reference[file].decode()
-        try:
-            handed_out = stub(source, file, load_problems(REFERENCE))
-        except StubError:
-            return ""
+        source = self._new_judge("probe").reference[f"{module}.py"].decode()
+        handed_out = _stub_of(source, f"{module}.py")
         lines = handed_out.splitlines(keepends=True)
         body = ast.parse(handed_out).body
         for place, node in enumerate(body):
@@ -103,13 +100,28 @@ class Probe:
         return asked_parameters(source.decode(), function)
 
 
+@functools.cache
+def _stub_of(source: str, file: str) -> str:
+    """What students get of a module; "" where none can be made.
+
+    Kept, since each check that fails asks for it, and a long module takes a while.
+    """
+    try:
+        return stub(source, file, load_problems(REFERENCE))
+    except StubError:
+        return ""
+
+
 def asked_parameters(source: str, function: str) -> Parameters:
-    """The parameters of a top-level function, or of a class's `__init__`, read from its text."""
+    """The parameters of a top-level function, or of a class's `__init__`, read from its text.
+
+    A class without one, such as an autograd function, asks for none.
+    """
     for node in ast.parse(source).body:
         if isinstance(node, ast.ClassDef) and node.name == function:
             found = [f for f in node.body if isinstance(f, ast.FunctionDef)]
-            node = next(f for f in found if f.name == "__init__")
-            return _parameters(node.args)[1:]
+            constructors = [f for f in found if f.name == "__init__"]
+            return _parameters(constructors[0].args)[1:] if constructors else []
         if isinstance(node, ast.FunctionDef) and node.name == function:
             return _parameters(node.args)
     raise ValueError(f"the reference does not define {function}")

@@ -9,7 +9,7 @@ numbers over a power of 2, so most of the sums are exact, in bfloat16 too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby
 from typing import Any
@@ -166,6 +166,10 @@ class Region:
             total = add(gradient) if self.backward == "reduce_scatter" else gradient[0]
             forward, backward = whole, list(total.chunk(n, dim))
         guesses = {}
+        if self.backward == "reduce_scatter":
+            cause = "a split, where the gradients of all ranks must be added first"
+            parts = (own.chunk(n, dim)[place] for place, own in enumerate(gradient))
+            guesses[cause] = list(parts)
         if self.setting.beside:
             forward = [own + one for own, one in zip(x, forward, strict=True)]
             backward = [own + one for own, one in zip(gradient, backward, strict=True)]
@@ -364,17 +368,30 @@ class Layer:
             for place in range(n)
         ]
         wanted = [
-            self._wanted(name, exact, rounded, masters[0])
+            self._wanted(name, exact, rounded, masters[0], x)
             for name in ("output", *masters[0], "input_gradient")
             if name in exact and (name != "input_gradient" or self.copies_input)
         ]
+        if self.masters_differ and self.kind == "column":
+            own = [self.apply(master, x).chunk(n, -1) for master in masters]
+            parts = [one[place].contiguous() for place, one in enumerate(own)]
+            guess = {"parts of the ranks' own full layers, where those of one are asked for": parts}
+            wanted[0] = replace(wanted[0], guesses=guess)
         return inputs, wanted
+
+    def _with_first_rows(self, output: Tensor, weight: Tensor, ids: Tensor) -> Tensor:
+        """If every rank that does not have a token adds the first of its rows."""
+        rows = -(-len(weight) // self.setting.n)
+        firsts = F.pad(weight, (0, 0, 0, rows * self.setting.n - len(weight)))[::rows]
+        return output + firsts.sum(dim=0) - firsts[ids // rows]
 
     @property
     def _whole_output(self) -> bool:
         return self.kind != "column" or self.gathers
 
-    def _wanted(self, name: str, exact: Tensors, rounded: Tensors, weights: Tensors) -> Wanted:
+    def _wanted(
+        self, name: str, exact: Tensors, rounded: Tensors, weights: Tensors, x: Tensor
+    ) -> Wanted:
         whole, n = exact[name], self.setting.n
         error = largest_error(rounded[name], whole)
         where: tuple[str, ...] = (name,)
@@ -382,6 +399,9 @@ class Layer:
         if name == "output":
             what = "the output"
             parts = [whole] * n if self._whole_output else list(whole.chunk(n, -1))
+            if self.kind == "embedding" and n > 1:
+                cause = "rows of ranks that do not have the token, which must be zero"
+                guesses[cause] = [self._with_first_rows(whole, weights["weight"], x)] * n
             bias = [weights[one] for one in weights if self.dim(one) is None]
             if bias and n > 1:
                 cause = "a bias that every rank adds before the sum, so that it is added n times"
@@ -399,7 +419,10 @@ class Layer:
                 padded = F.pad(whole, (0, 0, 0, missing)) if missing else whole
                 parts = list(padded.chunk(n, dim))
         parts = [one.contiguous() for one in parts]
-        return Wanted(where, what, self.setting.dtype, parts, error, guesses)
+        # The gradient of the keys' bias is zero but for rounding.
+        weight = exact.get(name.replace("bias", "weight"), whole)
+        scale = float(weight.abs().max())
+        return Wanted(where, what, self.setting.dtype, parts, error, guesses, scale)
 
 
 # --- Cross-entropy ------------------------------------------------------------------------------
@@ -441,8 +464,9 @@ class CrossEntropy:
         """Each member's inputs, and what must come out."""
         n, count = self.setting.n, int(np.prod(self.rows))
         logits = draw(rng, count, self.tokens, step=self.scale)
-        # Each rank has the target of some, and the largest logit of some.
-        targets = torch.from_numpy(rng.permutation(np.arange(count) * 7 % self.tokens))
+        # Every rank that has any token has a target's.
+        tokens = (self.tokens - 1 - 7 * np.arange(count)) % self.tokens
+        targets = torch.from_numpy(rng.permutation(tokens))
         ignore_index = -100 if self.ignore_index is None else self.ignore_index
         targets[:: max(1, count // max(self.ignored, 1))][: self.ignored] = ignore_index
         factor = 3.0
@@ -468,20 +492,48 @@ class CrossEntropy:
             }
             for part in padded.chunk(n, -1)
         ]
-        loss, counted = exact["output"], int((targets != ignore_index).sum())
+        parts = [one.contiguous() for one in gradient.chunk(n, -1)]
+        dtype, output_error, input_error = self.setting.dtype, *errors.values()
+        counts = (targets != ignore_index).double()
+        without = factor * logits.softmax(-1) * (counts / counts.sum()).unsqueeze(-1)
+        without = F.pad(without, (0, missing)).reshape(*self.rows, -1)
+        softmax = list(without.chunk(n, -1))
+        return inputs, [
+            Wanted(
+                *(("output",), "the loss", "float32", [exact["output"]] * n, output_error),
+                self._guesses(logits, padded.flatten(0, -2), targets, ignore_index),
+            ),
+            Wanted(
+                *(("input_gradient",), "the logits' gradient", dtype, parts, input_error),
+                {"a gradient of the softmax alone, without that of the target's logit": softmax},
+            ),
+        ]
+
+    def _guesses(
+        self, logits: Tensor, padded: Tensor, targets: Tensor, ignore_index: int
+    ) -> dict[str, list[Tensor]]:
+        """The losses that mistakes lead to."""
+        n, counts = self.setting.n, targets != ignore_index
+        loss = F.cross_entropy(logits, targets, ignore_index=ignore_index)
+        own_logit = logits.gather(-1, (targets % self.tokens).unsqueeze(-1)).squeeze(-1)
+        alone = [(part.logsumexp(-1) - own_logit)[counts].mean() for part in padded.chunk(n, -1)]
         guesses = {
-            "a mean over all targets, those that are ignored too": [loss * counted / count] * n,
+            "a mean over all targets, those that are ignored too": [loss * counts.double().mean()]
+            * n,
             "a sum of the exponentials that is added over the ranks once more": [
                 loss + float(np.log(n))
             ]
             * n,
+            "exponentials that are added up on each rank, and not over the ranks": alone,
+            "logits that stand for no token, and are counted all the same": [
+                F.cross_entropy(padded, targets, ignore_index=ignore_index)
+            ]
+            * n,
         }
-        parts = [one.contiguous() for one in gradient.chunk(n, -1)]
-        dtype, output_error, input_error = self.setting.dtype, *errors.values()
-        return inputs, [
-            Wanted(("output",), "the loss", "float32", [loss] * n, output_error, guesses),
-            Wanted(("input_gradient",), "the logits' gradient", dtype, parts, input_error),
-        ]
+        if 0 <= ignore_index < self.tokens:
+            all_count = F.cross_entropy(logits, targets)
+            guesses["targets that are to be ignored, and are not"] = [all_count] * n
+        return guesses
 
     def _on_one_device(
         self, logits: Tensor, targets: Tensor, ignore_index: int, factor: float, dtype: torch.dtype
@@ -512,7 +564,7 @@ def require_right(judge: Judge, scenarios: Sequence[Scenario]) -> list[Answer]:
     answers = []
     for (function, world_size, members), group in groupby(scenarios, key=_world):
         together = list(group)
-        drawn = [scenario.draw(rng) for scenario in together]
+        drawn = _drawn(together, rng)
         case = Case("tensor_parallel", function, world_size, members)
         answered = judge.run(
             case,
@@ -525,6 +577,21 @@ def require_right(judge: Judge, scenarios: Sequence[Scenario]) -> list[Answer]:
                 require_parts(str(scenario), answer, scenario.setting.ranks, one)
             answers.append(answer)
     return answers
+
+
+def _drawn(
+    scenarios: Sequence[Scenario], rng: np.random.Generator
+) -> list[tuple[list[dict[str, Any]], list[Wanted]]]:
+    """Each scenario's inputs, and what must come out.
+
+    The matrices are tiny: on a busy machine, threads would mostly wait for one another.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return [scenario.draw(rng) for scenario in scenarios]
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _world(scenario: Scenario) -> tuple[str, int, tuple[int, ...] | None]:
@@ -546,7 +613,7 @@ def require_untouched(judge: Judge, regions: Sequence[Region]) -> None:
         CheckFailed: otherwise.
     """
     rng = judge.seed.generator()
-    given = [region.draw(rng)[0] for region in regions]
+    given = [inputs for inputs, _ in _drawn(regions, rng)]
     for region, inputs, answer in zip(regions, given, require_right(judge, regions), strict=True):
         for rank, own in zip(region.setting.ranks, inputs, strict=True):
             for name, before, what in (
@@ -580,39 +647,44 @@ def _after_construction(answer: Answer, rank: int) -> list[Operation]:
     return [one for one in answer.trace.of_rank(rank) if one.issued >= max(ready, default=0.0)]
 
 
-def require_freed(judge: Judge, layer: Layer) -> None:
+def require_freed(judge: Judge, layers: Sequence[Layer]) -> None:
     """Right values; and of the full weights nothing is kept when the caller has let go of them.
 
     Raises:
         CheckFailed: wrong values, or something is kept.
     """
-    (answer,) = require_right(judge, [layer])
-    weights = layer.weights(judge.seed.generator())
+    for layer, answer in zip(layers, require_right(judge, layers), strict=True):
+        judge.note(layer.setting.facts)
+        for rank in layer.setting.ranks:
+            _require_freed(layer, answer, rank)
+
+
+def _require_freed(layer: Layer, answer: Answer, rank: int) -> None:
     itemsize, n = layer.setting.torch_dtype.itemsize, layer.setting.n
+    weights = layer.weights(np.random.default_rng(0))  # for their sizes alone
     sizes = {name: one.numel() * itemsize for name, one in weights.items()}
-    parts = sum(size if layer.dim(name) is None else -(-size // n) for name, size in sizes.items())
+    if answer.get(rank, "kept", int):
+        raise CheckFailed(
+            f"{layer}: rank {rank} keeps the memory of a full weight alive, though the caller has "
+            "let go of it",
+            causes=[
+                "consistent with a parameter, or something else that the module keeps, being a "
+                "view of the full weight",
+                "consistent with the full module being kept",
+            ],
+        )
+    parts = sum(size if layer.dim(name) is None else size / n for name, size in sizes.items())
+    if (held := answer.get(rank, "held", int)) > 1.05 * parts:
+        raise CheckFailed(
+            f"{layer}: parameters and buffers of rank {rank} take {held} bytes; its parts of the "
+            f"weights and biases take {parts:.0f}"
+        )
     smallest = min(size for name, size in sizes.items() if name.endswith("weight"))
-    for rank in layer.setting.ranks:
-        if answer.get(rank, "kept", int):
-            raise CheckFailed(
-                f"{layer}: rank {rank} keeps the memory of a full weight alive, though the caller "
-                "has let go of it",
-                causes=[
-                    "consistent with a parameter, or something else that the module keeps, being a "
-                    "view of the full weight",
-                    "consistent with the full module being kept",
-                ],
-            )
-        if (held := answer.get(rank, "held", int)) > 1.05 * parts:
-            raise CheckFailed(
-                f"{layer}: parameters and buffers of rank {rank} take {held} bytes; its parts of "
-                f"the weights and biases are {parts}"
-            )
-        if (saved := answer.get(rank, "saved", int)) >= smallest:
-            raise CheckFailed(
-                f"{layer}: on rank {rank}, a tensor of {saved} bytes is saved for backward, as "
-                f"large as a full weight ({smallest} bytes); a part of it is all that is needed"
-            )
+    if (saved := answer.get(rank, "saved", int)) >= smallest:
+        raise CheckFailed(
+            f"{layer}: on rank {rank}, a tensor of {saved} bytes is saved for backward, as large "
+            f"as a full weight ({smallest} bytes); a part of it is all that is needed"
+        )
 
 
 @dataclass(frozen=True)

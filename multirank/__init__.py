@@ -14,12 +14,14 @@ imported already (`processes`). `world` is the caller's side of them. What they 
 recorded (`recording`); while they run, it is worked out who waits for whom, so that a deadlock ends
 at once, with its story (`proving`). A trace can be replayed on a modelled fabric (`modelling`), so
 that cost is exact and needs no cluster, and a benchmark can be tried on a virtual device. `explain`
-says what wrong numbers look like (`explaining`), `explain_timing` what a benchmark did wrong.
+says what wrong numbers look like (`explaining`), `explain_shards` what wrong parts of a tensor do,
+`explain_timing` what a benchmark did wrong.
 `timeline` draws a run or a replay (`timelines`).
 """
 
 from .explaining.evidence import Facts
 from .explaining.explain import Explanation, WrongRank, explain
+from .explaining.shards import explain_shards
 from .explaining.timing import explain_timing
 from .inside import RankContext, compute, context, mark, span
 from .modelling.activity import Activity
@@ -69,6 +71,7 @@ __all__ = [
     "compute",
     "context",
     "explain",
+    "explain_shards",
     "explain_timing",
     "mark",
     "per_rank",

@@ -22,9 +22,9 @@ HIDDEN = (24, 24)
 def test_heads(judge: Judge) -> None:
     """As many key/value heads as query heads, on 1 to 4 ranks: output and gradients."""
     settings = [
-        Setting(n, dtype, beside=beside)
-        for n in (2, 4, 3, 1)
-        for dtype, beside in (("float32", True), ("bfloat16", False))
+        *(Setting(n, beside=True) for n in (1, 2)),
+        *(Setting(2, "bfloat16"), Setting(4, "bfloat16")),
+        *(Setting(n, beside=True) for n in (4, 3)),
     ]
     require_right(
         judge,
@@ -75,7 +75,8 @@ def test_refusals(judge: Judge) -> None:
 @problem("parallel_attention", share="1/20", kind="cost")
 def test_memory(judge: Judge) -> None:
     """Nothing of a full weight is kept alive, by a parameter or for backward."""
-    require_freed(judge, Layer("attention", Setting(4), (64, 64), (1, 2), heads=(8, 8, True)))
+    layer = Layer("attention", Setting(4), (64, 64), (1, 2), heads=(8, 8, True))
+    require_freed(judge, [layer])
 
 
 @problem("parallel_attention", share="3/20", kind="cost")

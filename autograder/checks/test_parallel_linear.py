@@ -16,7 +16,14 @@ from autograder.tensor_parallel import (
 )
 
 COLUMN, ROW = "ColumnParallelLinear", "RowParallelLinear"
-SETTINGS = [Setting(n, dtype) for n in (2, 4, 3, 1) for dtype in ("float32", "bfloat16")]
+SETTINGS = [
+    Setting(2),
+    Setting(2, "bfloat16"),
+    Setting(4),
+    Setting(4, "bfloat16"),
+    Setting(3),
+    Setting(1),
+]
 GATHERED = {"gather_output": True}
 FEATURES = (24, 36)
 
@@ -40,7 +47,7 @@ def test_row(judge: Judge) -> None:
     require_right(judge, [Layer("row", setting, FEATURES) for setting in SETTINGS])
 
 
-@problem("parallel_linear", share="1/10", function="shard_parameter")
+@problem("parallel_linear", share="1/10", function=COLUMN)
 def test_one_master(judge: Judge) -> None:
     """Ranks that drew different full layers have parts of one: that of the group's first rank."""
     for setting in (Setting(3), Setting(4, members=(1, 3))):
@@ -112,21 +119,21 @@ def test_refusals(judge: Judge) -> None:
 def test_memory(judge: Judge) -> None:
     """Nothing of a full weight is kept alive, by a parameter or for backward."""
     four = Setting(4)
-    require_freed(judge, Layer("column", four, (64, 64), (2,), options=GATHERED))
-    require_freed(judge, Layer("row", four, (64, 64), (2,)))
+    column = Layer("column", four, (64, 64), (2,), options=GATHERED)
+    require_freed(judge, [column, Layer("row", four, (64, 64), (2,))])
 
 
 @problem("parallel_linear", share="1/20", kind="cost", function=COLUMN)
 def test_traffic(judge: Judge, credit: Credit) -> None:
     """Bytes that forward and backward move, on 4 ranks."""
-    four = Setting(4)
+    four, rows = Setting(4), (4, 8)
     score_cost(
         judge,
         credit,
         [
-            Layer("column", four, (64, 64)),
-            Layer("column", four, (64, 64), options=GATHERED),
-            Layer("column", four, (64, 64), options={"copy_input": False}),
-            Layer("row", four, (64, 64)),
+            Layer("column", four, (64, 512), rows),
+            Layer("column", four, (64, 512), rows, options=GATHERED),
+            Layer("column", four, (64, 512), rows, options={"copy_input": False}),
+            Layer("row", four, (512, 64), rows),
         ],
     )

@@ -17,9 +17,9 @@ from autograder.tensor_parallel import (
 
 COLUMN, MEGATRON = "ColumnParallelMLP", "ParallelMLP"
 SETTINGS = [
-    Setting(n, dtype, beside=beside)
-    for n in (2, 4, 3, 1)
-    for dtype, beside in (("float32", True), ("bfloat16", False))
+    *(Setting(n, beside=True) for n in (1, 2)),
+    *(Setting(2, "bfloat16"), Setting(4, "bfloat16")),
+    *(Setting(n, beside=True) for n in (4, 3)),
 ]
 DEEP, PAIR = (24, 36, 12, 24), (24, 48, 24)
 
@@ -27,11 +27,11 @@ DEEP, PAIR = (24, 36, 12, 24), (24, 48, 24)
 @problem("parallel_mlp", share="3/10", function=COLUMN)
 def test_column(judge: Judge) -> None:
     """The lecture's MLP, alone and as a residual block, on 1 to 4 ranks: output and gradients."""
-    require_right(judge, [Layer("column_mlp", setting, DEEP) for setting in SETTINGS])
     some = Setting(3)
     require_right(
         judge,
         [
+            *(Layer("column_mlp", setting, DEEP) for setting in SETTINGS),
             Layer("column_mlp", some, (24, 36), activation="gelu"),
             Layer("column_mlp", some, (24, 36, 12), bias=False),
         ],
@@ -41,11 +41,11 @@ def test_column(judge: Judge) -> None:
 @problem("parallel_mlp", share="3/10", function=MEGATRON)
 def test_megatron(judge: Judge) -> None:
     """Megatron's MLP, alone and as a residual block, on 1 to 4 ranks: output and gradients."""
-    require_right(judge, [Layer("mlp", setting, PAIR) for setting in SETTINGS])
     some = Setting(3)
     require_right(
         judge,
         [
+            *(Layer("mlp", setting, PAIR) for setting in SETTINGS),
             Layer("mlp", some, (12, 36, 24), activation="gelu"),
             Layer("mlp", some, PAIR, bias=False),
         ],
@@ -55,9 +55,8 @@ def test_megatron(judge: Judge) -> None:
 @problem("parallel_mlp", share="1/10", function=MEGATRON)
 def test_sub_group(judge: Judge) -> None:
     """In a sub-group whose ranks are not 0, 1, ..."""
-    for members in ((1, 3), (0, 2, 3)):
-        setting = Setting(4, members=members)
-        require_right(judge, [Layer("mlp", setting, PAIR), Layer("column_mlp", setting, DEEP)])
+    setting = Setting(4, members=(1, 3))
+    require_right(judge, [Layer("mlp", setting, PAIR), Layer("column_mlp", setting, DEEP)])
 
 
 @problem("parallel_mlp", share="1/20", kind="edges", function=MEGATRON)
@@ -78,16 +77,13 @@ def test_refusals(judge: Judge) -> None:
 def test_memory(judge: Judge) -> None:
     """Nothing of a full weight is kept alive, by a parameter or for backward."""
     four = Setting(4)
-    require_freed(judge, Layer("mlp", four, (64, 128, 64), (2,)))
-    require_freed(judge, Layer("column_mlp", four, (64, 128, 64), (2,)))
+    kinds = ("mlp", "column_mlp")
+    require_freed(judge, [Layer(kind, four, (64, 128, 64), (2,)) for kind in kinds])
 
 
 @problem("parallel_mlp", share="1/5", kind="cost", function=MEGATRON)
 def test_traffic(judge: Judge, credit: Credit) -> None:
     """Bytes that forward and backward move, on 4 ranks."""
-    four = Setting(4)
-    score_cost(
-        judge,
-        credit,
-        [Layer("mlp", four, (64, 128, 64)), Layer("column_mlp", four, (64, 128, 128, 64))],
-    )
+    four, rows = Setting(4), (4, 8)
+    mlp = Layer("mlp", four, (64, 512, 64), rows)
+    score_cost(judge, credit, [mlp, Layer("column_mlp", four, (64, 256, 256, 64), rows)])

@@ -7,7 +7,7 @@ from autograder.judge import Judge
 from autograder.problem import problem
 from autograder.tensor_parallel import Layer, Setting, require_freed, require_right, score_cost
 
-SETTINGS = [Setting(n, dtype) for n in (2, 4, 3, 1) for dtype in ("float32", "bfloat16")]
+SETTINGS = [Setting(2), Setting(2, "bfloat16"), Setting(4), Setting(3), Setting(1)]
 
 
 @problem("vocab_embedding", share="2/5")
@@ -23,7 +23,7 @@ def test_padding(judge: Judge) -> None:
         judge,
         [
             Layer("embedding", Setting(n), (tokens, 4), (3, 5))
-            for n, tokens in ((2, 13), (4, 13), (4, 5), (3, 10), (3, 11))
+            for n, tokens in ((4, 13), (4, 5), (3, 10), (3, 11))
         ],
     )
 
@@ -31,16 +31,15 @@ def test_padding(judge: Judge) -> None:
 @problem("vocab_embedding", share="1/10")
 def test_sub_group(judge: Judge) -> None:
     """In a sub-group whose ranks are not 0, 1, ...; the master is that of its first."""
-    for members in ((1, 3), (0, 2, 3)):
-        setting = Setting(4, members=members)
-        require_right(judge, [Layer("embedding", setting, (13, 4), (15,), masters_differ=True)])
+    setting = Setting(4, members=(1, 3))
+    require_right(judge, [Layer("embedding", setting, (13, 4), (15,), masters_differ=True)])
 
 
 @problem("vocab_embedding", share="1/10", kind="cost")
 def test_memory(judge: Judge) -> None:
     """Nothing of the full weight is kept alive, by a parameter or for backward."""
-    require_freed(judge, Layer("embedding", Setting(4), (1024, 16), (4,)))
-    require_freed(judge, Layer("embedding", Setting(4), (1023, 16), (4,)))
+    sizes = ((1024, 16), (1023, 16))
+    require_freed(judge, [Layer("embedding", Setting(4), size, (4,)) for size in sizes])
 
 
 @problem("vocab_embedding", share="1/10", kind="cost")

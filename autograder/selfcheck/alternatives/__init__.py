@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from autograder.selfcheck.alternatives import accounting, bandwidth, collectives, ddp
+from autograder.selfcheck.alternatives import (
+    accounting,
+    bandwidth,
+    collectives,
+    ddp,
+    tensor_parallel,
+)
 from autograder.selfcheck.variant import Alternative
 
 ALTERNATIVES: tuple[Alternative, ...] = (
     *collectives.ALTERNATIVES,
     *bandwidth.ALTERNATIVES,
     *ddp.ALTERNATIVES,
+    *tensor_parallel.ALTERNATIVES,
     *accounting.ALTERNATIVES,
 )

@@ -17,6 +17,10 @@ from autograder.selfcheck.mutants import (
     given,
     launch,
     measure,
+    parallel_attention,
+    parallel_linear,
+    parallel_mlp,
+    parallel_regions,
     partition_buckets,
     pipeline_bubble,
     placement,
@@ -28,6 +32,8 @@ from autograder.selfcheck.mutants import (
     sweep,
     time_op,
     training_compute,
+    vocab_cross_entropy,
+    vocab_embedding,
 )
 from autograder.selfcheck.variant import Mutant
 
@@ -53,6 +59,12 @@ MUTANTS: tuple[Mutant, ...] = tuple(
         all_reduce_gradients,
         partition_buckets,
         distributed_data_parallel,
+        parallel_regions,
+        parallel_linear,
+        parallel_mlp,
+        parallel_attention,
+        vocab_embedding,
+        vocab_cross_entropy,
         training_compute,
         state_memory,
         bytes_moved,
