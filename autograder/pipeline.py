@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from autograder.agreement import difference
-from autograder.compare import Array, Tolerance
+from autograder.compare import Tolerance
 from autograder.cost import Bands, Score, part
 from autograder.failure import CheckFailed
 from autograder.judge import Answer, Case, Judge, array
@@ -299,6 +300,12 @@ class Net:
     dtype: str = "float64"
 
     @property
+    def rounding(self) -> float:
+        """The relative error that orders of sums may lead to."""
+        single = any(kind == "float32" for layers in self.stages for kind, _ in layers)
+        return 1e-5 if single else 1e-9
+
+    @property
     def boundaries(self) -> list[Entering]:
         """Shape and dtype of a sample where it enters each stage, and where it leaves the last."""
         entering = (self.shape, self.dtype)
@@ -434,12 +441,33 @@ class Ran:
 
 
 def train(judge: Judge, function: str, trainings: Iterable[Training]) -> list[Ran]:
-    """Runs each in a world of its own, with what it must give from one process."""
+    """Runs them all, those next to one another that fit one world in one; and in one process."""
     rng = judge.seed.generator()
-    return [_train(judge, function, training, rng) for training in trainings]
+    drawn = [_draw(function, training, rng) for training in trainings]
+    answers = []
+    for case, together in groupby(drawn, key=lambda one: one.training.case(function)):
+        calls = list(together)
+        facts = [one.training.facts for one in calls]
+        answers += judge.run(case, [one.inputs for one in calls], facts=facts)
+    alone = Case("pipeline_parallel", "whole", 1, process_group=False)
+    wholes = judge.run_reference(alone, [[one.alone] for one in drawn])
+    return [
+        Ran(one.training, answer, whole, [len(weights) for weights in one.weights])
+        for one, answer, whole in zip(drawn, answers, wholes, strict=True)
+    ]
 
 
-def _train(judge: Judge, function: str, training: Training, rng: np.random.Generator) -> Ran:
+@dataclass(frozen=True)
+class _Drawn:
+    """Inputs of a training. inputs: by rank. alone: for one process. weights: by stage."""
+
+    training: Training
+    inputs: list[dict[str, Any] | None]
+    alone: dict[str, Any]
+    weights: list[list[Tensor]]
+
+
+def _draw(function: str, training: Training, rng: np.random.Generator) -> _Drawn:
     net, p = training.net, training.stages
     weights = net.draw_weights(rng)
     inputs = net.draw_inputs(rng, training.sizes)
@@ -458,18 +486,17 @@ def _train(judge: Judge, function: str, training: Training, rng: np.random.Gener
     }
     by_rank: list[dict[str, Any] | None] = [None] * (training.world_size or p)
     for stage, rank in enumerate(training.ranks):
-        entering, of_dtype = net.boundaries[stage]
+        entering, dtype = net.boundaries[stage]
         own: dict[str, Any] = {
             "index": stage,
             "layers": [kind for kind, _ in net.stages[stage]],
             "weights": weights[stage],
             "input_shape": list(entering),
-            "dtype": of_dtype,
+            "dtype": dtype,
         }
         own |= {"inputs": inputs} if stage == 0 else {}
         own |= {"targets": targets} if stage == p - 1 else {}
         by_rank[rank] = common | own
-    (answer,) = judge.run(training.case(function), [by_rank], facts=[training.facts])
     alone = {
         "layers": [kind for layers in net.stages for kind, _ in layers],
         "weights": [weight for of_stage in weights for weight in of_stage],
@@ -477,23 +504,17 @@ def _train(judge: Judge, function: str, training: Training, rng: np.random.Gener
         "targets": targets if function == "run" else None,
         "loss": training.loss,
     }
-    (whole,) = judge.run_reference(Case("pipeline_parallel", "whole", 1), [[alone]])
-    return Ran(training, answer, whole, [len(of_stage) for of_stage in weights])
+    return _Drawn(training, by_rank, alone, weights)
 
 
 # --- What must come out -------------------------------------------------------------------------
 
 
-def close(expected: Tensor) -> tuple[Array, Tolerance]:
-    """Equal up to the rounding of float64, whatever the order of the sums."""
+def differs(found: object, expected: Tensor, net: Net) -> str:
+    """What is wrong with a tensor of this net, in words; empty when it is equal up to rounding."""
     wanted = array(expected)
     scale = float(np.abs(wanted.values).max(initial=1.0))
-    return wanted, Tolerance((1e-5 if wanted.dtype == "float32" else 1e-9) * scale)
-
-
-def differs(found: object, expected: Tensor) -> str:
-    """What is wrong with a tensor, in words; empty when nothing is."""
-    return difference({"it": found}, "it", *close(expected))
+    return difference({"it": found}, "it", wanted, Tolerance(net.rounding * scale))
 
 
 def require_trained(ran: Ran) -> None:
@@ -520,7 +541,7 @@ def require_trained(ran: Ran) -> None:
         raise CheckFailed(f"{training}: the loss must be cut off from autograd")
     by_microbatch = torch.stack(ran.losses)
     loss = (by_microbatch * torch.from_numpy(shares)).sum()
-    if wrong := differs(answer.outputs[last].get("loss"), loss):
+    if wrong := differs(answer.outputs[last].get("loss"), loss, training.net):
         found = answer.outputs[last].get("loss")
         raise CheckFailed(
             f"{training}: the loss, on the last stage, is not right: {wrong}",
@@ -537,7 +558,7 @@ def require_trained(ran: Ran) -> None:
                 (share * part[number] for share, part in zip(shares, parts, strict=True)),
                 torch.zeros(()),
             )
-            if wrong := differs(grad, right * training.times + prior):
+            if wrong := differs(grad, right * training.times + prior, training.net):
                 raise CheckFailed(
                     f"{training}: on stage {stage}, the gradient of its weight {number} is not "
                     f"right: {wrong}",
@@ -584,7 +605,9 @@ def _causes(
             + before
             for i in range(len(found))
         ]
-        if not any(differs(one, want) for one, want in zip(found, wanted, strict=True)):
+        if not any(
+            differs(one, want, training.net) for one, want in zip(found, wanted, strict=True)
+        ):
             return [f"consistent with {words}"]
     return []
 

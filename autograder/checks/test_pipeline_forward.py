@@ -110,14 +110,14 @@ def _require_outputs(judge: Judge, trainings: Iterable[Training]) -> list[Ran]:
                 "micro-batch"
             )
         for number, (one, right) in enumerate(zip(outputs, expected, strict=True)):
-            if wrong := differs(one, right):
+            if wrong := differs(one, right, training.net):
                 causes = [
                     f"consistent with {words}"
                     for words, other in (
                         ("every output being the last one: one buffer for all", expected[-1]),
                         ("micro-batches in reverse order", expected[-1 - number]),
                     )
-                    if not differs(one, other)
+                    if not differs(one, other, training.net)
                 ]
                 raise CheckFailed(
                     f"{training}: the output for micro-batch {number} is not right: {wrong}",

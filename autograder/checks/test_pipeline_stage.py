@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from autograder.failure import CheckFailed
 from autograder.judge import Answer, Case, Judge
 from autograder.pipeline import Action, Net, differs, gpipe, one_f_one_b
 from autograder.problem import problem
+
+PLAIN = Net(((("linear", 5), ("linear", 3)),))
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,13 @@ class Driven:
     index: int
     actions: Sequence[Action]
     sizes: tuple[int, ...]
-    net: Net = Net(((("linear", 5), ("linear", 3)),))
+    net: Net = PLAIN
     prior: float | None = None
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a student is told about it."""
+        return {"stage": str(self.index), "actions": str(self).partition(", ")[2]}
 
     def __str__(self) -> str:
         order = " ".join(f"{kind}{i}" for kind, i in self.actions)
@@ -41,23 +48,22 @@ TWO = (("F", 0), ("F", 1), ("B", 0), ("B", 1))
 @problem("pipeline_stage", share="2/5")
 def test_one_micro_batch(judge: Judge) -> None:
     """Output, gradient of the input and gradients of the weights, for one micro-batch."""
-    for index in (1, 0, 3):
-        _drive(judge, Driven(index, ONE, (3,)))
+    _drive(judge, [Driven(index, ONE, (3,)) for index in (1, 0, 3)])
 
 
 @problem("pipeline_stage", share="1/4")
 def test_several_in_flight(judge: Judge) -> None:
     """Several micro-batches in flight at the same time; backward in any order."""
     mixed = [("F", 1), ("F", 0), ("B", 0), ("F", 2), ("B", 2), ("B", 1)]
-    for actions in (TWO, mixed, gpipe(4, 4)[1], one_f_one_b(4, 6)[1]):
-        m = len(actions) // 2
-        _drive(judge, Driven(1, actions, (2,) * (m - 1) + (1,)))
+    orders = (TWO, mixed, gpipe(4, 4)[1], one_f_one_b(4, 6)[1])
+    sizes = [(2,) * (len(actions) // 2 - 1) + (1,) for actions in orders]
+    _drive(judge, [Driven(1, *one) for one in zip(orders, sizes, strict=True)])
 
 
 @problem("pipeline_stage", share="1/10")
 def test_gradients_are_added(judge: Judge) -> None:
     """Gradients are added to what is there, over micro-batches and from before."""
-    _drive(judge, Driven(2, TWO, (2, 2), prior=0.5))
+    _drive(judge, [Driven(2, TWO, (2, 2), prior=0.5)])
 
 
 @problem("pipeline_stage", share="3/20", kind="edges")
@@ -66,37 +72,52 @@ def test_edges(judge: Judge) -> None:
     embedding = Net(((("embedding", 4), ("linear", 3)),), (3,), "int64")
     frozen = Net(((("frozen", 4), ("frozen", 3)),))
     half_frozen = Net(((("frozen", 4), ("linear", 3), ("transpose", 0)),))
-    for one in (
-        Driven(0, TWO, (2, 1), embedding),
-        Driven(0, TWO, (2, 1), frozen),
-        Driven(1, TWO, (2, 1), half_frozen),
-        Driven(0, ONE, (2,), Net(((("linear", 4), ("expand", 0)),))),
-    ):
-        _drive(judge, one)
+    expanded = Net(((("linear", 4), ("expand", 0)),))
+    _drive(
+        judge,
+        [
+            Driven(0, TWO, (2, 1), embedding),
+            Driven(0, TWO, (2, 1), frozen),
+            Driven(1, TWO, (2, 1), half_frozen),
+            Driven(0, ONE, (2,), expanded),
+        ],
+    )
 
 
 @problem("pipeline_stage", share="1/10", kind="cost")
 def test_memory(judge: Judge) -> None:
     """After its backward pass, nothing of a micro-batch is kept."""
-    for index in (0, 2):
-        driven = Driven(index, one_f_one_b(4, 8)[index], (2,) * 8)
-        answer = _drive(judge, driven)
+    some = [Driven(index, one_f_one_b(4, 8)[index], (2,) * 8) for index in (0, 2)]
+    for driven, answer in zip(some, _drive(judge, some), strict=True):
         held, left = answer.get(0, "held", int), answer.get(0, "left", int)
-        if held > 4 - index or left > 0:
+        flying = 4 - driven.index
+        if held > flying or left > 0:
             raise CheckFailed(
                 f"{driven}: the activations of {held} micro-batches are in memory at the same "
-                f"time, and of {left} in the end, where {4 - index} are in flight and then none",
+                f"time, and of {left} in the end, where {flying} are in flight and then none",
                 causes=["consistent with activations being kept after their backward pass"],
             )
 
 
-def _drive(judge: Judge, driven: Driven) -> Answer:
-    """The stage must give what autograd gives for each micro-batch."""
-    rng = judge.seed.generator(str(driven))
+def _drive(judge: Judge, some: Sequence[Driven]) -> list[Answer]:
+    """Each stage must give what autograd gives for each micro-batch."""
+    rng = judge.seed.generator()
+    inputs = [_draw(driven, rng) for driven in some]
+    calls = [[one] for one in inputs]
+    case = Case("pipeline_parallel", "stage", 1, process_group=False)
+    answers = judge.run(case, calls, facts=[driven.facts for driven in some])
+    plain = judge.run_reference(replace(case, function="plain_stage"), calls)
+    for driven, answer, expected in zip(some, answers, plain, strict=True):
+        judge.note(driven.facts)
+        _require(driven, answer, expected)
+    return answers
+
+
+def _draw(driven: Driven, rng: np.random.Generator) -> dict[str, Any]:
     net, sizes = driven.net, driven.sizes
     (weights,) = net.draw_weights(rng)
     shape = net.boundaries[-1][0]
-    inputs: dict[str, Any] = {
+    return {
         "layers": [kind for kind, _ in net.stages[0]],
         "weights": weights,
         "index": driven.index,
@@ -108,11 +129,14 @@ def _drive(judge: Judge, driven: Driven) -> Answer:
         "output_grads": [torch.from_numpy(rng.standard_normal((n, *shape))) for n in sizes],
         "prior": driven.prior,
     }
-    facts = {"stage": str(driven.index), "actions": str(driven).partition(", ")[2]}
-    (answer,) = judge.run(Case("pipeline_parallel", "stage", 1), [[inputs]], facts=[facts])
-    (plain,) = judge.run_reference(Case("pipeline_parallel", "plain_stage", 1), [[inputs]])
-    if answer.get(0, "calls", int) != len(sizes):
-        raise CheckFailed(f"{driven}: the module must be called once for each micro-batch")
+
+
+def _require(driven: Driven, answer: Answer, plain: Answer) -> None:
+    calls = answer.get(0, "calls", int)
+    if calls != len(driven.sizes):
+        raise CheckFailed(
+            f"{driven}: the module is called {calls} times, not once for each micro-batch"
+        )
     if answer.get(0, "attached", bool):
         raise CheckFailed(f"{driven}: the output that forward returns must not require a gradient")
     if not answer.get(0, "untouched", bool):
@@ -120,20 +144,17 @@ def _drive(judge: Judge, driven: Driven) -> Answer:
     for name, what in (
         ("outputs", "the output"),
         ("input_grads", "the gradient of the input"),
-        ("grads", "the gradient of a weight"),
+        ("grads", "the gradient of weight"),
     ):
-        _compare(driven, answer, what, answer.get(0, name, list), plain.outputs[0][name])
-    return answer
+        _compare(driven, what, answer.get(0, name, list), plain.outputs[0][name])
 
 
-def _compare(
-    driven: Driven, answer: Answer, what: str, found: list[Any], expected: list[Any]
-) -> None:
+def _compare(driven: Driven, what: str, found: list[Any], expected: list[Any]) -> None:
     if len(found) != len(expected):
         asked = "one for each micro-batch" if expected else "none, on the first stage"
         raise CheckFailed(f"{driven}: {what} must be returned {asked}")
     for number, (one, right) in enumerate(zip(found, expected, strict=True)):
-        if wrong := differs(one, right):
+        if wrong := differs(one, right, driven.net):
             prior = driven.prior
             causes = {
                 "gradients that were there before being lost": None
@@ -150,6 +171,6 @@ def _compare(
                 causes=[
                     f"consistent with {words}"
                     for words, leads_to in causes.items()
-                    if leads_to is not None and not differs(one, leads_to)
+                    if leads_to is not None and not differs(one, leads_to, driven.net)
                 ][:1],
             )
