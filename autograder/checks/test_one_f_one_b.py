@@ -57,19 +57,25 @@ def _few(schedule: Schedule) -> list[str]:
 @problem("one_f_one_b", share="3/10")
 def test_in_flight(judge: Judge) -> None:
     """At most min(m, p - stage) micro-batches in flight."""
-    for p, m, schedule in _told(judge, [(p, m) for p, m in ALL_SIZES if m >= p]):
-        for stage, peak in enumerate(peaks(schedule)):
-            if peak > min(m, p - stage):
-                cause = (
-                    "a schedule like GPipe's: all forward passes first"
-                    if peak == m > p + 1
-                    else "a warm-up of one forward pass too many"
-                )
-                raise CheckFailed(
-                    f"one_f_one_b({stage}, {p}, {m}): {peak} micro-batches are in flight at the "
-                    f"same time, {peak - min(m, p - stage)} too many",
-                    causes=[f"consistent with {cause}"],
-                )
+    told = list(_told(judge, [(p, m) for p, m in ALL_SIZES if m >= p]))
+    too_many = [
+        (stage, p, m, peak, peak - min(m, p - stage))
+        for p, m, schedule in told
+        for stage, peak in enumerate(peaks(schedule))
+        if peak > min(m, p - stage)
+    ]
+    if too_many:
+        stage, p, m, peak, more = too_many[0]
+        causes = []
+        if all(set(peaks(schedule)) == {m} for _, m, schedule in told):
+            causes = ["consistent with a schedule like GPipe's: all forward passes first"]
+        elif all(one[-1] == 1 for one in too_many):
+            causes = ["consistent with a warm-up of one forward pass too many"]
+        raise CheckFailed(
+            f"one_f_one_b({stage}, {p}, {m}): {peak} micro-batches are in flight at the same time, "
+            f"{more} too many",
+            causes=causes,
+        )
 
 
 @problem("one_f_one_b", share="3/20", kind="edges")
