@@ -216,7 +216,6 @@ class _Watched(nn.Module):
         self.calls = 0
         self.held: list[int] = []
         self._memory: list[list[Any]] = []
-        gc.collect()
         gc.freeze()  # so that a collection has nothing old to go through
 
     def forward(self, input: Tensor) -> Tensor:
@@ -293,10 +292,11 @@ def stage(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def plain_stage(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """What it must give, by autograd alone."""
+    """What it must give, by autograd alone; "last": gradients of the last micro-batch by itself."""
     module = _model(inputs)
     _fill(module, inputs)
     outputs, input_grads = [], []
+    before = [_grad(one) for one in module.parameters()]
     for given, output_grad in zip(inputs["inputs"], inputs["output_grads"], strict=True):
         leaf = given.clone()
         if inputs["index"]:
@@ -307,8 +307,11 @@ def plain_stage(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
             output.backward(output_grad)
         if leaf.grad is not None:
             input_grads.append(leaf.grad)
+        if len(outputs) < len(inputs["inputs"]):
+            before = [_grad(one) for one in module.parameters()]
     grads = [_grad(one) for one in module.parameters()]
-    return {"outputs": outputs, "input_grads": input_grads, "grads": grads}
+    last = [grad - one for grad, one in zip(grads, before, strict=True)]
+    return {"outputs": outputs, "input_grads": input_grads, "grads": grads, "last": last}
 
 
 def _fill(module: nn.Module, inputs: dict[str, Any]) -> None:

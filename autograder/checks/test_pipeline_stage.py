@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from autograder.failure import CheckFailed
 from autograder.judge import Answer, Case, Judge
@@ -141,36 +142,38 @@ def _require(driven: Driven, answer: Answer, plain: Answer) -> None:
         raise CheckFailed(f"{driven}: the output that forward returns must not require a gradient")
     if not answer.get(0, "untouched", bool):
         raise CheckFailed(f"{driven}: a weight that requires no gradient was given one")
-    for name, what in (
-        ("outputs", "the output"),
-        ("input_grads", "the gradient of the input"),
-        ("grads", "the gradient of weight"),
-    ):
-        _compare(driven, what, answer.get(0, name, list), plain.outputs[0][name])
+    wanted = plain.outputs[0]
+    prior = driven.prior or 0.0
+    grads = wanted["grads"]
+    causes = {
+        "the last micro-batch alone": wanted["last"],
+        "the last micro-batch alone, on top of what was there": [g + prior for g in wanted["last"]],
+        "gradients that were there before being lost": [grad - prior for grad in grads],
+        "no gradient at all": [torch.zeros_like(grad) for grad in grads],
+    }
+    _compare(driven, "the output", answer.get(0, "outputs", list), wanted["outputs"], {})
+    given_back = answer.get(0, "input_grads", list)
+    _compare(driven, "the gradient of the input", given_back, wanted["input_grads"], {})
+    _compare(driven, "the gradient of weight", answer.get(0, "grads", list), grads, causes)
 
 
-def _compare(driven: Driven, what: str, found: list[Any], expected: list[Any]) -> None:
+def _compare(
+    driven: Driven,
+    what: str,
+    found: list[Any],
+    expected: list[Tensor],
+    causes: Mapping[str, list[Tensor]],
+) -> None:
     if len(found) != len(expected):
         asked = "one for each micro-batch" if expected else "none, on the first stage"
         raise CheckFailed(f"{driven}: {what} must be returned {asked}")
     for number, (one, right) in enumerate(zip(found, expected, strict=True)):
         if wrong := differs(one, right, driven.net):
-            prior = driven.prior
-            causes = {
-                "gradients that were there before being lost": None
-                if prior is None
-                else right - prior,
-                "no gradient at all": torch.zeros_like(right),
-                "an average over the micro-batches, where a sum is asked for": None
-                if prior
-                else right / len(driven.sizes),
-                "the output of another micro-batch": expected[-1],
-            }
             raise CheckFailed(
                 f"{driven}: {what} {number} is not right: {wrong}",
                 causes=[
                     f"consistent with {words}"
                     for words, leads_to in causes.items()
-                    if leads_to is not None and not differs(one, leads_to, driven.net)
+                    if not differs(one, leads_to[number], driven.net)
                 ][:1],
             )

@@ -23,7 +23,7 @@ MUTANTS = [
         "PipelineStage asks for the gradient of token ids",
         "Every input alike.",
         ("if not self.is_first:\n            input", "if True:\n            input"),
-        ["*"],
+        ["one_micro_batch", "edges", "memory"],
         function=FORWARD,
         told="none, on the first stage",
     ),
@@ -44,8 +44,7 @@ MUTANTS = [
         "A queue, whatever number backward is given.",
         {BACKWARD: (TAKE, "input, output = self._in_flight.pop(next(iter(self._in_flight)))")},
         ["several_in_flight"],
-        told="is not right",
-        also=["another micro-batch"],
+        told="shape",
     ),
     mutant(
         "pipeline_stage",
@@ -100,8 +99,8 @@ MUTANTS = [
         ),
         ["several_in_flight", "gradients_are_added", "edges", "memory"],
         function=BACKWARD,
-        told="gradients that were there before being lost",
-        also=["no gradient at all"],
+        told="the last micro-batch alone",
+        also=["gradients that were there before being lost"],
     ),
     mutant(
         "pipeline_stage",
@@ -137,5 +136,6 @@ MUTANTS = [
         ["*"],
         function=FORWARD,
         told="the gradient of the input must be returned",
+        also=["no gradient at all"],
     ),
 ]
