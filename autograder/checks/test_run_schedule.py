@@ -49,16 +49,16 @@ def _require(judge: Judge, *trainings: Training) -> list[Ran]:
 
 @problem("run_schedule", share="1/5")
 def test_gpipe(judge: Judge) -> None:
-    """GPipe on 1 to 4 stages: loss and gradients as one process has them."""
+    """GPipe on 1, 2 and 4 stages: loss and gradients as one process has them."""
     even = (2, 2, 2, 2)
-    _require(judge, *(_gpipe(plain_net(p), even) for p in (2, 1, 4, 3)))
+    _require(judge, *(_gpipe(plain_net(p), even) for p in (2, 1, 4)))
 
 
 @problem("run_schedule", share="1/5")
 def test_1f1b(judge: Judge) -> None:
-    """1F1B on 2 to 4 stages: loss and gradients as one process has them."""
+    """1F1B on 3 and 4 stages: loss and gradients as one process has them."""
     even = (2, 2, 2, 2, 2)
-    _require(judge, *(_1f1b(plain_net(p), even) for p in (2, 4, 3)))
+    _require(judge, *(_1f1b(plain_net(p), even) for p in (4, 3)))
 
 
 @problem("run_schedule", share="3/20")
@@ -67,7 +67,7 @@ def test_uneven(judge: Judge) -> None:
     _require(
         judge,
         _1f1b(plain_net(3), (3, 3, 3, 1)),
-        _gpipe(plain_net(2), (1, 4, 2)),
+        _gpipe(plain_net(3), (1, 4, 2)),
         _1f1b(plain_net(4), (2, 1)),
         _gpipe(plain_net(4), (3,)),
     )
@@ -79,12 +79,12 @@ def test_any_schedule(judge: Judge) -> None:
     rng = judge.seed.generator("schedules")
     sizes = (2, 2, 1, 2)
     eager = [gpipe(3, 4)[0], one_f_one_b(3, 4)[1], one_f_one_b(3, 4)[2]]
-    drawn = [(drawn_schedule(rng, p, 4), p) for p in (3, 4, 2)]
+    drawn = [(drawn_schedule(rng, p, 4), p) for p in (3, 3, 2)]
     _require(
         judge,
         Training(plain_net(3), eager, sizes, name="GPipe on stage 0, 1F1B on the others"),
-        Training(plain_net(2), one_at_a_time(2, 4), sizes, name="one micro-batch at a time"),
         *(Training(plain_net(p), one, sizes, name="drawn at random") for one, p in drawn),
+        Training(plain_net(2), one_at_a_time(2, 4), sizes, name="one micro-batch at a time"),
     )
 
 
@@ -114,9 +114,9 @@ def test_cost(judge: Judge, credit: Credit) -> None:
     shortest = (m + p - 1) * (FORWARD + BACKWARD)
     sizes, net = (2,) * m, plain_net(p, 16)
     scores = []
-    for training in (_gpipe(net, sizes, seconds=seconds), _1f1b(net, sizes, seconds=seconds)):
-        (ran,) = _require(judge, training)
-        trace = ran.answer.trace
+    trainings = (_gpipe(net, sizes, seconds=seconds), _1f1b(net, sizes, seconds=seconds))
+    for ran in _require(judge, *trainings):
+        training, trace = ran.training, ran.answer.trace
         require_neighbours(training, trace)
         scores.append(score_boundaries(training, trace, both_ways=True))
         told = "a message takes hardly any time"
@@ -131,7 +131,6 @@ def test_cost(judge: Judge, credit: Credit) -> None:
 @problem("run_schedule", share="1/10", kind="cost")
 def test_memory(judge: Judge) -> None:
     """No activations are kept of micro-batches that are not in flight."""
-    for p, m in ((2, 8), (3, 9)):
-        (ran,) = _require(judge, _1f1b(plain_net(p), (2,) * m))
-        bounds = peaks(ran.training.schedule)
-        require_little_held(ran.training, dict(enumerate(ran.answer.outputs)), bounds)
+    (ran,) = _require(judge, _1f1b(plain_net(3), (2,) * 9))
+    bounds = peaks(ran.training.schedule)
+    require_little_held(ran.training, dict(enumerate(ran.answer.outputs)), bounds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autograder.selfcheck.variant import mutant
 
 SHARE = "share = microbatch_sizes[microbatch] / sum(microbatch_sizes)"
-BATCH = "works = dist.batch_isend_irecv(list(operations.values()))  # NCCL gives one for both"
+BATCH = "works = dist.batch_isend_irecv(receives + sends) if receives or sends else []"
 ALL = ["gpipe", "1f1b", "uneven", "any_schedule", "edges", "gradients_are_added", "cost", "memory"]
 LAST = "return torch.stack(losses).sum() if stage.is_last else None"
 
@@ -120,7 +120,7 @@ MUTANTS = [
         {
             "run_schedule": (
                 BATCH,
-                BATCH + '\n        if "send" in operations:\n            works[-1].wait()',
+                BATCH + "\n        if sends:\n            works[-1].wait()",
             )
         },
         ["any_schedule"],
@@ -132,10 +132,10 @@ MUTANTS = [
         "A send buffer of its own, filled again before the message has left.",
         {
             "run_schedule": (
-                'operations["send"] = dist.P2POp(dist.isend, result.contiguous(), peer, group)',
-                'stage.buffer = getattr(stage, "buffer", result.clone())\n'
-                "            buffer = stage.buffer.resize_(result.shape).copy_(result)\n"
-                '            operations["send"] = dist.P2POp(dist.isend, buffer, peer, group)',
+                "return [dist.P2POp(dist.isend, result.contiguous(), peer, group)]",
+                "stage.buffer = getattr(stage, 'buffer', result.clone())\n"
+                "        buffer = stage.buffer.resize_(result.shape).copy_(result)\n"
+                "        return [dist.P2POp(dist.isend, buffer, peer, group)]",
             )
         },
         ["*"],
@@ -169,8 +169,8 @@ MUTANTS = [
         "Each action's message must have arrived before the next action.",
         {
             "run_schedule": (
-                "exchange(action, result, None if early else following)",
-                "exchange(action, result, None if early else following)\n"
+                "exchange(None if early else following, action, result)",
+                "exchange(None if early else following, action, result)\n"
                 "        if action in leaving and (early or following is None):\n"
                 "            leaving[action].wait()",
             )
@@ -186,7 +186,7 @@ MUTANTS = [
             "run_schedule.exchange": (
                 BATCH,
                 "stage.more = [*getattr(stage, 'more', []),\n"
-                "            *dist.batch_isend_irecv(list(operations.values()))]\n"
+                "            *(receives + sends and dist.batch_isend_irecv(receives + sends))]\n"
                 "        " + BATCH,
             ),
             "run_schedule": (
