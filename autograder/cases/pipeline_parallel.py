@@ -205,7 +205,8 @@ def _reference(tensor: Tensor) -> Any:
 class _Watched(nn.Module):
     """A stage's layers; notes how many micro-batches are held, and declares what they take.
 
-    held: at each forward pass, of how many the input, or a copy made inside, was still in memory.
+    held: at each forward pass, of how many the buffer, the input, or a copy made inside, was in
+        memory.
     """
 
     def __init__(self, layers: nn.Module, first: bool, seconds: list[float] | None) -> None:
@@ -222,14 +223,24 @@ class _Watched(nn.Module):
         self.calls += 1
         floating = input.is_floating_point()
         inside = _Copied.apply(input) if floating else input.clone()  # type: ignore[no-untyped-call]
-        # The first stage's inputs are in the memory of whoever calls.
-        whose = [inside] if self.first else [input, inside]
-        self._memory.append([_reference(one) for one in whose])
+        if self.first:  # its inputs are in the memory of whoever calls
+            self._memory.append([_reference(inside)])
+        else:
+            self.note(input).append(_reference(inside))
         self.held.append(self.count())
         output: Tensor = self.layers(inside)
         if self.seconds is not None:
             output = _Declared.apply(output, *self.seconds)  # type: ignore[no-untyped-call]
         return output
+
+    def note(self, buffer: Tensor) -> list[Any]:
+        """From now on this counts as a micro-batch, if it does not yet."""
+        reference = _reference(buffer)
+        for noted in self._memory:
+            if noted[0] == reference and not noted[0].expired():
+                return noted
+        self._memory.append([reference])
+        return self._memory[-1]
 
     def count(self) -> int:
         """Of how many micro-batches something is in memory now."""
@@ -373,6 +384,11 @@ def _own_stage(base: Any) -> Any:
     """Its constructor and its buffers, with a right forward and backward: see problem 5.5."""
 
     class Stage(base):  # type: ignore[misc]
+        def receive_buffer(self, samples: int) -> Tensor:
+            buffer: Tensor = super().receive_buffer(samples)
+            self.module.note(buffer)
+            return buffer
+
         def forward(self, microbatch: int, input: Tensor) -> Tensor:
             self.order.append(("F", microbatch))
             own = input.detach()

@@ -12,6 +12,7 @@ from autograder.pipeline import (
     Ran,
     Training,
     drawn_schedule,
+    even_net,
     gpipe,
     one_at_a_time,
     one_f_one_b,
@@ -112,7 +113,7 @@ def test_cost(judge: Judge, credit: Credit) -> None:
     p, m = 4, 8
     seconds = (FORWARD, BACKWARD)
     shortest = (m + p - 1) * (FORWARD + BACKWARD)
-    sizes, net = (2,) * m, plain_net(p, 16)
+    sizes, net = (2,) * m, even_net(p)
     scores = []
     trainings = (_gpipe(net, sizes, seconds=seconds), _1f1b(net, sizes, seconds=seconds))
     for ran in _require(judge, *trainings):

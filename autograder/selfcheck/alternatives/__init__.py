@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from autograder.selfcheck.alternatives import accounting, bandwidth, collectives
+from autograder.selfcheck.alternatives import (
+    accounting,
+    bandwidth,
+    collectives,
+    pipeline_parallel,
+)
 from autograder.selfcheck.variant import Alternative
 
 ALTERNATIVES: tuple[Alternative, ...] = (
     *collectives.ALTERNATIVES,
     *bandwidth.ALTERNATIVES,
+    *pipeline_parallel.ALTERNATIVES,
     *accounting.ALTERNATIVES,
 )
