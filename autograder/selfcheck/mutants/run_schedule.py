@@ -211,6 +211,21 @@ MUTANTS = [
     ),
     mutant(
         "run_schedule",
+        "run_schedule posts all receives at the beginning",
+        "No message ever waits; and every buffer is there from the first moment on.",
+        {
+            "run_schedule.incoming": ("if peer is None:", "if peer is None or action in arriving:"),
+            "run_schedule": (
+                "exchange(actions[0])",
+                "for one in actions:\n        if one.kind == 'F':\n            exchange(one)",
+            ),
+        },
+        ["memory"],
+        told="holds the activations of 9 micro-batches",
+        also=["kept after their backward pass"],
+    ),
+    mutant(
+        "run_schedule",
         "run_schedule runs 1F1B, whatever it is given",
         "The schedule was derived again, from stage and number of micro-batches.",
         (
