@@ -369,7 +369,7 @@ def plain_net(p: int) -> Net:
     """Stages of one or two layers, with another width at each boundary."""
     return Net(
         tuple(
-            tuple(("linear", 4 + stage + 2 * layer) for layer in range(1 + stage % 2))
+            tuple(("linear", 5 + stage + 2 * layer) for layer in range(1 + stage % 2))
             for stage in range(p)
         )
     )
@@ -528,6 +528,7 @@ def require_trained(ran: Ran) -> None:
         CheckFailed: otherwise.
     """
     training, answer = ran.training, ran.answer
+    _refuse_changed(training, answer.trace)
     sizes = np.array(training.sizes)
     shares = sizes / sizes.sum()
     last = training.ranks[-1]
@@ -568,6 +569,16 @@ def require_trained(ran: Ran) -> None:
                     f"right: {wrong}",
                     causes=_causes(grads, parts, training, prior),
                 )
+
+
+def _refuse_changed(training: Training, trace: Trace) -> None:
+    """What arrives of such a message is luck, and a grade must not be."""
+    for operation in trace.operations:
+        if operation.name == "send" and operation.changed is not None:
+            raise CheckFailed(
+                f"{training}: rank {operation.rank} changed the memory of a send (line "
+                f"{operation.line}) before it had waited for it"
+            )
 
 
 def _causes(

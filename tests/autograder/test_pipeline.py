@@ -87,7 +87,7 @@ def test_shapes_are_known_where_they_enter_a_stage() -> None:
     assert net.boundaries == [((3,), "int64"), ((6, 3), "float64"), ((6, 5), "float32")]
     weights = net.draw_weights(np.random.default_rng(0))
     assert [tuple(one.shape) for of_stage in weights for one in of_stage] == [(11, 6), (5, 3)]
-    assert plain_net(3).boundaries[1:3] == [((3, 4), "float64"), ((3, 7), "float64")]
+    assert plain_net(3).boundaries[1:3] == [((3, 5), "float64"), ((3, 8), "float64")]
 
 
 def test_close_is_close_for_the_precision_of_the_net() -> None:

@@ -13,7 +13,7 @@ MUTANTS = [
         "All micro-batches are alike, one thinks.",
         (BUFFER, "input = stage.receive_buffer(microbatch_sizes[0])"),
         ["uneven", "edges"],
-        told="has shape",
+        told="do not agree on the size",
     ),
     mutant(
         "pipeline_forward",
@@ -31,7 +31,6 @@ MUTANTS = [
         ("outputs.append(output)", "outputs.insert(0, output)"),
         ["*"],
         told="micro-batches in reverse order",
-        also=["every output being the last one"],
     ),
     mutant(
         "pipeline_forward",

@@ -15,16 +15,7 @@ MUTANTS = [
         "run_schedule does not scale the loss",
         "Gradients add up by themselves; that they add up to m times too much, Adam hides.",
         (SHARE, "share = 1"),
-        [
-            "gpipe",
-            "1f1b",
-            "uneven",
-            "any_schedule",
-            "edges",
-            "gradients_are_added",
-            "cost",
-            "memory",
-        ],
+        ["*"],
         told="a loss that is not scaled",
     ),
     mutant(
@@ -103,7 +94,8 @@ MUTANTS = [
             "buffer = torch.empty_like(output, memory_format=torch.contiguous_format)",
             "buffer = stage.receive_buffer(len(output))",
         ),
-        ["*"],
+        [one for one in ALL if one != "cost"],
+        told="do not agree on the size",
     ),
     mutant(
         "run_schedule",
@@ -115,16 +107,36 @@ MUTANTS = [
     ),
     mutant(
         "run_schedule",
-        "run_schedule sends with blocking sends",
-        "In the plain order: receive, compute, send. Textbook 1F1B deadlocks so.",
-        {
-            "run_schedule": (
-                BATCH,
-                BATCH + "\n        if sends:\n            works[-1].wait()",
-            )
-        },
-        ["any_schedule"],
-        told="wait",
+        "run_schedule receives, computes and sends, and each blocks",
+        "The plain order, as in the forward-only pipeline: textbook 1F1B deadlocks so.",
+        """
+        outputs, losses = {}, []
+        for kind, i in schedule[stage.index]:
+            if kind == "F":
+                input = inputs[i] if stage.is_first else stage.receive_buffer(microbatch_sizes[i])
+                if not stage.is_first:
+                    dist.recv(input, previous, group)
+                outputs[i] = stage.forward(i, input)
+                if not stage.is_last:
+                    dist.send(outputs[i].contiguous(), next, group)
+                continue
+            output = outputs.pop(i)
+            if stage.is_last:
+                output.requires_grad_()
+                loss = loss_fn(output, targets[i]) * microbatch_sizes[i] / sum(microbatch_sizes)
+                loss.backward()
+                losses.append(loss.detach())
+                grad = output.grad
+            else:
+                grad = torch.empty(output.shape, dtype=output.dtype)
+                dist.recv(grad, next, group)
+            grad = stage.backward(i, grad)
+            if not stage.is_first:
+                dist.send(grad.contiguous(), previous, group)
+        return torch.stack(losses).sum() if stage.is_last else None
+        """,
+        [one for one in ALL if one != "gpipe"],
+        told="can never go on",
     ),
     mutant(
         "run_schedule",
@@ -139,6 +151,7 @@ MUTANTS = [
             )
         },
         ["*"],
+        told="changed the memory of a send",
     ),
     mutant(
         "run_schedule",
@@ -165,17 +178,10 @@ MUTANTS = [
     ),
     mutant(
         "run_schedule",
-        "run_schedule waits for every send, computes nothing meanwhile",
-        "Each action's message must have arrived before the next action.",
-        {
-            "run_schedule": (
-                "exchange(None if early else following, action, result)",
-                "exchange(None if early else following, action, result)\n"
-                "        if action in leaving and (early or following is None):\n"
-                "            leaving[action].wait()",
-            )
-        },
-        ["cost"],
+        "run_schedule waits until each message has been received",
+        "Receives are posted before; so 1F1B and GPipe run, but nothing is sent meanwhile.",
+        {"run_schedule.exchange": ("leaving[done] = works[-1]", "works[-1].wait()")},
+        ["any_schedule", "cost"],
         told="times as long as it must",
     ),
     mutant(
@@ -191,7 +197,7 @@ MUTANTS = [
             ),
             "run_schedule": (
                 LAST,
-                "for work in getattr(stage, 'more', []):\n        work.wait()\n    " + LAST,
+                "for work in stage.__dict__.pop('more', []):\n        work.wait()\n    " + LAST,
             ),
         },
         ["cost"],
