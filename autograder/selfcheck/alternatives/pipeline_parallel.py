@@ -232,6 +232,6 @@ ALTERNATIVES = [
             work.wait()
         return torch.tensor(losses, dtype=torch.float64).sum() if stage.is_last else None
         """,
-        but={"cost": "3/4"},
+        but={"cost": "1/2"},
     ),
 ]
