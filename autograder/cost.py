@@ -48,7 +48,8 @@ def worst(*scores: Score) -> Score:
     return min(scores, key=lambda score: score.part)
 
 
-def _part(ratio: Fraction, bands: Bands) -> Fraction:
+def part(ratio: Fraction, bands: Bands) -> Fraction:
+    """The part of the points that this ratio earns."""
     return next((part for limit, part in bands if ratio <= limit), Fraction(0))
 
 
@@ -86,7 +87,7 @@ def score_bytes(moved: Moved, world_size: int, bound: int, full: int) -> Score:
     """
     ratio = Fraction(moved.nbytes, bound + 4 * moved.messages)
     return Score(
-        _part(ratio, BYTES_BANDS),
+        part(ratio, BYTES_BANDS),
         f"with {world_size} ranks, rank {moved.rank} {moved.direction} "
         f"{moved.nbytes / full:.2f} S; {bound / full:.2f} S is enough "
         f"(S is the full tensor, {size_in_words(full)})",
@@ -194,7 +195,7 @@ def score_time(modelled: Modelled, least: float, world_size: int, full: int, by:
     else:
         hint = f"rank {modelled.rank} {modelled.direction} for {modelled.busy:.0%} of that time"
     return Score(
-        _part(ratio, TIME_BANDS),
+        part(ratio, TIME_BANDS),
         f"with {world_size} ranks and {size_in_words(full)}, its messages take "
         f"{float(ratio):.2f} times as long as those of {by}, on the modelled network of the "
         f"docstring ({modelled.seconds * 1e3:.3g} ms, not {least * 1e3:.3g} ms); {hint}",
@@ -212,7 +213,7 @@ def score_measured(ratio: float, world_size: int, full: int, room: Fraction) -> 
     """
     bands = ((Fraction(1), Fraction(1)), *_STEPS)
     return Score(
-        _part(Fraction(ratio).limit_denominator(10**6) / room, bands),
+        part(Fraction(ratio).limit_denominator(10**6) / room, bands),
         f"with {world_size} ranks and {size_in_words(full)}, it takes {ratio:.2f} times as long as "
         "the reference, measured on this machine; copies, and memory that is allocated in a loop, "
         "cost time, too",

@@ -1,4 +1,4 @@
-"""Ten ways to hang, each run live and explained: `python -m multirank.gallery [NAME ...]`.
+"""Eleven ways to hang, each run live and explained: `python -m multirank.gallery [NAME ...]`.
 
 Worth reading before you write a line: nearly every hang of a distributed program is one of these.
 With `--timeline DIR`, each is drawn as well.
@@ -104,6 +104,18 @@ def groups_in_different_order() -> None:
         dist.new_group(ranks)
 
 
+def pipeline_with_blocking_sends() -> None:
+    """Textbook 1F1B: a stage sends an output on, while the next one sends a gradient back."""
+    rank, last, x = dist.get_rank(), dist.get_world_size() - 1, torch.ones(4)
+    warmup = last - rank
+    for action in "F" * warmup + "FB" * (4 - warmup) + "B" * warmup:
+        source, target = (rank - 1, rank + 1) if action == "F" else (rank + 1, rank - 1)
+        if 0 <= source <= last:
+            dist.recv(x, source)
+        if 0 <= target <= last:
+            dist.send(x, target)
+
+
 GALLERY: tuple[Callable[[], None], ...] = (
     everybody_receives_first,
     everybody_sends_first,
@@ -115,6 +127,7 @@ GALLERY: tuple[Callable[[], None], ...] = (
     different_tags,
     dropped_handle,
     groups_in_different_order,
+    pipeline_with_blocking_sends,
 )
 WORLD_SIZE = 3
 

@@ -411,24 +411,36 @@ def run_schedule(
     losses: list[Tensor] = []
     result: Tensor | None
 
-    def exchange(done: Action | None, result: Tensor | None, needed_by: Action | None) -> None:
-        """Send what one action gave, and post the receive of what another needs, in one batch."""
-        operations: dict[str, dist.P2POp] = {}
-        if needed_by is not None and (peer := comes_from[needed_by.kind]) is not None:
-            if needed_by.kind == "F":
-                buffer = stage.receive_buffer(microbatch_sizes[needed_by.microbatch])
-            else:  # a gradient is shaped like what it is the gradient of
-                output = outputs[needed_by.microbatch]
-                buffer = torch.empty_like(output, memory_format=torch.contiguous_format)
-            operations["receive"] = dist.P2POp(dist.irecv, buffer, peer, group)
-        if done is not None and result is not None and (peer := goes_to[done.kind]) is not None:
-            operations["send"] = dist.P2POp(dist.isend, result.contiguous(), peer, group)
-        if not operations:
-            return
-        works = dist.batch_isend_irecv(list(operations.values()))  # NCCL gives one for both
-        if needed_by is not None and "receive" in operations:
-            arriving[needed_by] = buffer, works[0]
-        if done is not None and "send" in operations:
+    def incoming(action: Action) -> list[dist.P2POp]:
+        """The receive of what an action needs; none where no message brings it."""
+        peer = comes_from[action.kind]
+        if peer is None:
+            return []
+        if action.kind == "F":
+            buffer = stage.receive_buffer(microbatch_sizes[action.microbatch])
+        else:  # a gradient is shaped like what it is the gradient of
+            output = outputs[action.microbatch]
+            buffer = torch.empty_like(output, memory_format=torch.contiguous_format)
+        return [dist.P2POp(dist.irecv, buffer, peer, group)]
+
+    def outgoing(action: Action, result: Tensor | None) -> list[dist.P2POp]:
+        """The send of what an action gave; none where nobody needs it."""
+        peer = goes_to[action.kind]
+        if peer is None or result is None:
+            return []
+        return [dist.P2POp(dist.isend, result.contiguous(), peer, group)]
+
+    def exchange(
+        needed_by: Action | None, done: Action | None = None, result: Tensor | None = None
+    ) -> None:
+        """Post the receive for one action and send what another gave, in one batch."""
+        receives = incoming(needed_by) if needed_by else []
+        sends = outgoing(done, result) if done else []
+        works = dist.batch_isend_irecv(receives + sends) if receives or sends else []
+        # With gloo there is a work for each operation, with NCCL one for all of them.
+        if needed_by and receives:
+            arriving[needed_by] = receives[0].tensor, works[0]
+        if done and sends:
             leaving[done] = works[-1]
 
     def receive(action: Action) -> Tensor:
@@ -454,13 +466,13 @@ def run_schedule(
         assert output.grad is not None
         return output.grad
 
-    exchange(None, None, actions[0])
+    exchange(actions[0])
     for action, following in zip(actions, [*actions[1:], None], strict=True):
         # What the next action needs may arrive during this one. But where it comes from the stage
         # to which this one's result goes, that stage may need the result first: both in one batch.
         early = following is not None and following.kind == action.kind
         if early:
-            exchange(None, None, following)
+            exchange(following)
         number = action.microbatch
         if action.kind == "F":
             input = inputs[number] if stage.is_first and inputs else receive(action)
@@ -469,7 +481,7 @@ def run_schedule(
             output_grad = loss_gradient(number) if stage.is_last else receive(action)
             del outputs[number]
             result = stage.backward(number, output_grad)
-        exchange(action, result, None if early else following)
+        exchange(None if early else following, action, result)
     for work in leaving.values():
         work.wait()
     return torch.stack(losses).sum() if stage.is_last else None

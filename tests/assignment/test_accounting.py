@@ -6,14 +6,13 @@ wrong number that a common mistake leads to is told so.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from .running import Subject, fail
+from .running import Subject, fail, result
 
 GIB = 1024**3
 Numbers = float | tuple[int, ...]
@@ -30,18 +29,6 @@ SBH = 2048 * 12288
 def subject(implementation: str) -> Subject:
     """The module that is tested."""
     return Subject(implementation, "accounting")
-
-
-def result(subject: Subject, function: str, arguments: Arguments) -> Any:
-    """What the function returns."""
-    __tracebackhide__ = True
-    module = importlib.import_module(f"{subject.package}.{subject.module}")
-    if not hasattr(module, function):
-        fail(f"{subject.file} has no function {function}.")
-    try:
-        return getattr(module, function)(**arguments)
-    except NotImplementedError:
-        fail(f"{function} is not written yet: implement it in {subject.file}")
 
 
 def expect(

@@ -66,7 +66,12 @@ def small_manifest(*problems: str) -> Manifest:
 
 # One cheap problem of each part: about 2 s a grading, for suites that grade many submissions.
 SMALL = small_manifest(
-    "broadcast", "bus_bandwidth", "shard_batch", "vocab_embedding", "pipeline_bubble"
+    "broadcast",
+    "bus_bandwidth",
+    "shard_batch",
+    "vocab_embedding",
+    "partition_layers",
+    "pipeline_bubble",
 )
 
 

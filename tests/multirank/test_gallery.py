@@ -34,8 +34,8 @@ def test_each_hang_is_shown_with_its_code_and_explained_within_a_second(
     assert all(len(line) <= WIDTH for line in shown.splitlines())
 
 
-def test_there_are_ten() -> None:
-    assert len(GALLERY) == len({function.__name__ for function in GALLERY}) == 10
+def test_there_are_eleven() -> None:
+    assert len(GALLERY) == len({function.__name__ for function in GALLERY}) == 11
 
 
 def test_those_that_are_named_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from autograder.selfcheck.alternatives import (
     bandwidth,
     collectives,
     ddp,
+    pipeline_parallel,
     tensor_parallel,
 )
 from autograder.selfcheck.variant import Alternative
@@ -16,5 +17,6 @@ ALTERNATIVES: tuple[Alternative, ...] = (
     *bandwidth.ALTERNATIVES,
     *ddp.ALTERNATIVES,
     *tensor_parallel.ALTERNATIVES,
+    *pipeline_parallel.ALTERNATIVES,
     *accounting.ALTERNATIVES,
 )
