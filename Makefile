@@ -42,6 +42,9 @@ nightly: $(READY)  ## what is too slow for every commit
 	$(RUN) -m benchmarks.confinement
 	$(RUN) -m benchmarks.recording
 	$(RUN) -m benchmarks.collectives
+	$(RUN) -m benchmarks.ddp
+	$(RUN) -m benchmarks.tensor_parallel
+	$(RUN) -m benchmarks.pipeline
 
 clean:  ## remove what was built here
 	rm -rf $(VENV) graded .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -73,7 +73,8 @@ def main() -> None:
     asked = parser.parse_args()
     try:
         with multirank.World(asked.ranks) as world:
-            run = call(world, compare_on_rank)
+            call(world, prepare)
+            run = call(world, compare)
     except NotImplementedError as error:
         sys.exit(f"{error}. It is needed for this.")
     except multirank.RanksFailed as failed:
@@ -83,24 +84,31 @@ def main() -> None:
     print(f"\nThe timeline: {asked.out}")
 
 
-def compare_on_rank() -> dict[str, float]:
-    """Runs both blocks on the calling rank.
-
-    Returns:
-        for the output and each gradient, how far the parallel block's is from the other's,
-        relative to the largest number in it, or to 1 where all are smaller.
-    """
+def prepare() -> None:
+    """On the calling rank: makes both blocks ready, and runs the one without parallelism."""
     torch.manual_seed(0)
     alone = Block(Attention(HIDDEN, HEADS, HEADS), MLP(HIDDEN), HIDDEN)
     parallel = Block(
         ParallelAttention(alone.attention), ParallelMLP(alone.mlp.fc1, alone.mlp.fc2), HIDDEN
     )
     x, output_grad = torch.randn(2, BATCH, SEQUENCE, HIDDEN)
-    expected = forward_and_backward(alone, x, output_grad)
-    with multirank.span("the parallel block"):
-        found = forward_and_backward(parallel, x, output_grad)
+    state = multirank.context().state
+    state["parallel"] = parallel, x, output_grad
+    state["expected"] = forward_and_backward(alone, x, output_grad)
+
+
+def compare() -> dict[str, float]:
+    """On the calling rank: runs the parallel block.
+
+    Returns:
+        for the output and each gradient, how far it is from the other block's, relative to the
+        largest number in it, or to 1 where all are smaller.
+    """
+    state = multirank.context().state
+    found = forward_and_backward(*state["parallel"])
     return {
-        name: _distance(tensor, own_part(name, expected[name])) for name, tensor in found.items()
+        name: _distance(tensor, own_part(name, state["expected"][name]))
+        for name, tensor in found.items()
     }
 
 
@@ -153,22 +161,15 @@ def report(run: Run) -> list[str]:
 
 def sent(trace: Trace) -> list[str]:
     """Lines on what rank 0 communicated in forward and in backward."""
-    begins = {
-        (mark.label, mark.kind): mark.time
-        for mark in trace.marks
-        if mark.rank == 0 and mark.label in ("the parallel block", "forward", "backward")
-    }  # of each label the last, which is the parallel block's
-    start, turn, end = (
-        begins["the parallel block", "begin"],
-        begins["backward", "begin"],
-        begins["the parallel block", "end"],
-    )
+    (turn,) = [m.time for m in trace.marks if (m.rank, m.kind, m.label) == (0, "begin", "backward")]
+    names: dict[str, list[str]] = {"forward": [], "backward": []}
+    for operation in trace.of_rank(0):
+        names["forward" if operation.issued < turn else "backward"].append(operation.name)
     lines = []
-    for name, low, high in (("forward", start, turn), ("backward", turn, end)):
-        names = [op.name for op in trace.of_rank(0) if low <= op.issued < high]
-        counts = ", ".join(f"{names.count(kind)} {kind}" for kind in dict.fromkeys(names))
-        lines.append(f"{name + ':':<12}{counts or 'nothing is sent'}")
-    return [*lines, "(one all_reduce for each half of the block, and direction, is all it takes)"]
+    for where, done in names.items():
+        counts = ", ".join(f"{done.count(name)} {name}" for name in dict.fromkeys(done))
+        lines.append(f"{where + ':':<12}{counts or 'nothing is sent'}")
+    return [*lines, "(One all_reduce is all that a half of the block needs, in each direction.)"]
 
 
 if __name__ == "__main__":
