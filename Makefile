@@ -39,7 +39,7 @@ selfcheck: $(READY)  ## a change of the grader: do mistakes still lose, and righ
 # whoever was interrupted goes on where they were.
 NIGHT = .nightly/$(shell git rev-parse --short HEAD)
 PARTS := collectives bandwidth ddp tensor_parallel pipeline accounting
-BENCHMARKS := launch confinement recording collectives
+BENCHMARKS := launch confinement recording collectives ddp tensor_parallel pipeline
 PASSED = @mkdir -p $(@D) && touch $@
 
 OFTEN := tests/autograder/test_measured_often.py

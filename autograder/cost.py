@@ -110,7 +110,7 @@ def score_collectives(
         return Score(Fraction(1), "")
     listed = ", ".join(f"{name} {float(nbytes):.0f}" for name, nbytes in used.items())
     return Score(
-        _part(moved / bound, BYTES_BANDS) if bound else Fraction(0),
+        part(moved / bound, BYTES_BANDS) if bound else Fraction(0),
         f"{told}: rank {rank} moves {float(moved):.0f} bytes ({listed}); {float(bound):.0f} are "
         "enough",
     )

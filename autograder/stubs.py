@@ -10,7 +10,8 @@ becomes
     raise NotImplementedError("Problem 1.7, all_reduce: not written yet")
 
 Outside the regions a stub is the reference, byte for byte. A marker that is only nearly right
-would give a solution away, so anything that reads like one and is not exact is an error.
+would give a solution away, so anything that reads like one and is not exact is an error. Packages
+inside the reference, such as examples/, hold what is given: students get them as they are.
 """
 
 from __future__ import annotations
@@ -145,7 +146,8 @@ def with_header(source: str, module: str, manifest: Manifest) -> str:
 def generate(reference_dir: Path) -> dict[str, bytes]:
     """Every file of assignment/, by name: the stubs of reference_dir/*.py, and problems.toml.
 
-    Files whose names begin with a dot or a single underscore stay private, and so does
+    Packages in there come along as they are, by names such as "examples/train_mlp.py". Files and
+    packages whose names begin with a dot or a single underscore stay private, and so does
     course.toml. Raises StubError and ManifestError.
     """
     manifest = load_problems(reference_dir)
@@ -160,6 +162,12 @@ def generate(reference_dir: Path) -> dict[str, bytes]:
         ).encode()
         for name, source in sources.items()
     }
+    for package in _packages(reference_dir):
+        for name, source in _sources(package).items():
+            label = f"{_name(reference_dir)}/{package.name}/{name}"
+            for region in regions(source, label):
+                raise StubError(label, region.begin, "a package is given; it has no solutions.")
+            files[f"{package.name}/{name}"] = source.encode()
     files["problems.toml"] = (reference_dir / "problems.toml").read_bytes()
     return files
 
@@ -167,21 +175,21 @@ def generate(reference_dir: Path) -> dict[str, bytes]:
 def write(reference_dir: Path, assignment_dir: Path) -> list[Path]:
     """Brings assignment/, and the headers in reference/, up to date. Returns what it changed.
 
-    Python files in assignment/ that nothing in the reference gives are removed; other files there
-    that are not generated are left alone. Nothing is written when anything is wrong: raises
-    StubError and ManifestError.
+    Python files in assignment/, and in packages there, that nothing in the reference gives are
+    removed; other files there that are not generated are left alone. Nothing is written when
+    anything is wrong: raises StubError and ManifestError.
     """
     wanted = {assignment_dir / name: data for name, data in generate(reference_dir).items()}
     wanted |= {
         reference_dir / name: new.encode() for name, new in _new_headers(reference_dir).items()
     }
-    assignment_dir.mkdir(parents=True, exist_ok=True)
     changed = []
     for path, data in wanted.items():
         if not path.exists() or path.read_bytes() != data:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
             changed.append(path)
-    for path in sorted(assignment_dir.glob("*.py")):
+    for path in _python_files(assignment_dir):
         if path not in wanted:
             path.unlink()
             changed.append(path)
@@ -205,25 +213,36 @@ def check(reference_dir: Path, assignment_dir: Path) -> list[str]:
             sentences.append(f"{here}/{name} is missing.")
         elif (line := _first_difference(path.read_bytes(), data)) is not None:
             sentences.append(f"{here}/{name} differs from what {there}/ gives, at line {line}.")
-    for path in sorted(assignment_dir.glob("*.py")):
-        if path.name not in files:
-            sentences.append(
-                f"{here}/{path.name} should not be there: nothing in {there}/ gives it."
-            )
+    for path in _python_files(assignment_dir):
+        name = path.relative_to(assignment_dir).as_posix()
+        if name not in files:
+            sentences.append(f"{here}/{name} should not be there: nothing in {there}/ gives it.")
     return sentences
 
 
-def _sources(reference_dir: Path) -> dict[str, str]:
-    """The text of each public Python file, by name."""
+def _packages(folder: Path) -> list[Path]:
+    """The public packages inside a folder; not those inside them in turn."""
+    found = [path.parent for path in sorted(folder.glob("*/__init__.py"))]
+    return [package for package in found if not package.name.startswith((".", "_"))]
+
+
+def _python_files(assignment_dir: Path) -> list[Path]:
+    """Those of the folder and of its packages."""
+    folders = [assignment_dir, *_packages(assignment_dir)]
+    return [path for folder in folders for path in sorted(folder.glob("*.py"))]
+
+
+def _sources(folder: Path) -> dict[str, str]:
+    """The text of each public Python file of a folder, by name."""
     sources = {}
-    for path in sorted(reference_dir.glob("*.py")):
+    for path in sorted(folder.glob("*.py")):
         dunder = path.name.startswith("__")
         if path.name.startswith((".", "_")) and not dunder:
             continue
         try:
             sources[path.name] = path.read_bytes().decode()
         except UnicodeDecodeError as error:
-            label = f"{_name(reference_dir)}/{path.name}"
+            label = f"{_name(folder)}/{path.name}"
             raise StubError(label, None, f"this is not UTF-8: {error}.") from error
     return sources
 

@@ -1,7 +1,6 @@
 """How long the reference's collectives take, as a ratio to gloo's own.
 
-Two worlds are alive at once and take turns, the other one stopped, so that noise hits both alike;
-what counts is the median of the paired ratios. Prints a table and ends with one line of JSON.
+Prints a table and ends with one line of JSON.
 
     python -m benchmarks.collectives [--pairs 15]
 """
@@ -11,16 +10,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import math
-import statistics
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-import multirank
+from benchmarks.pairs import paired, use
 
 MIB = 1 << 20
 ALL_REDUCE = [(ranks, size * MIB) for ranks in (2, 4) for size in (1, 16)]
@@ -51,44 +48,19 @@ def prepare(implementation: str, function: str, size: int) -> None:
     module: Any = dist if implementation == "gloo" else importlib.import_module(implementation)
     name = GLOO.get(function, function) if implementation == "gloo" else function
     call: Callable[..., Any] = getattr(module, name)
-    multirank.context().state["call"] = lambda: call(*arguments)
+    use(lambda: call(*arguments))
 
 
-def timed() -> float:
-    """Seconds that one call took on this rank, from a barrier on."""
-    call = multirank.context().state["call"]
-    dist.barrier()
-    started = time.perf_counter()
-    call()
-    return time.perf_counter() - started
-
-
-def paired(function: str, ranks: int, size: int, pairs: int) -> dict[str, Any]:
+def compare(function: str, ranks: int, size: int, pairs: int) -> dict[str, Any]:
     """The median ratio of the reference's time to gloo's, and gloo's median time in ms."""
-    with multirank.World(ranks) as ours, multirank.World(ranks) as gloos:
-        ours.call(prepare, "reference.collectives", function, size)
-        gloos.call(prepare, "gloo", function, size)
-        worlds = {"ours": ours, "gloo": gloos}
-        for world in worlds.values():
-            world.hold()
-        logs, gloo_times = [], []
-        for pair in range(pairs + 2):
-            times = {}
-            for name in sorted(worlds, reverse=pair % 2 == 1):
-                worlds[name].release()
-                times[name] = max(worlds[name].call(timed).results)
-                worlds[name].hold()
-            if pair >= 2:  # the first two warm up
-                logs.append(math.log(times["ours"] / times["gloo"]))
-                gloo_times.append(times["gloo"])
-        for world in worlds.values():
-            world.release()
+    ours = partial(prepare, "reference.collectives", function, size)
+    found = paired(ours, partial(prepare, "gloo", function, size), ranks, pairs)
     return {
         "function": function,
         "ranks": ranks,
         "mib": size // MIB,
-        "ratio": round(math.exp(statistics.median(logs)), 3),
-        "gloo_ms": round(1000 * statistics.median(gloo_times), 2),
+        "ratio": found.ratio,
+        "gloo_ms": found.theirs,
     }
 
 
@@ -101,7 +73,7 @@ def main() -> None:
     print(f"{'function':<15}{'ranks':>6}{'MiB':>6}{'gloo, ms':>10}{'ratio':>8}")
     rows = []
     for function, ranks, size in cases:
-        row = paired(function, ranks, size, pairs)
+        row = compare(function, ranks, size, pairs)
         rows.append(row)
         print(
             f"{row['function']:<15}{row['ranks']:>6}{row['mib']:>6}{row['gloo_ms']:>10}"

@@ -855,5 +855,76 @@ def test_checking_a_folder_that_is_not_there_says_that_all_is_missing(reference:
     assert not (reference.parent / "assignment").exists()
 
 
+# --- packages in the folder -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def examples(reference: Path) -> Path:
+    """A package in the reference; a module of it has the name of one with problems."""
+    package = reference / "examples"
+    package.mkdir()
+    (package / "__init__.py").write_text('"""Examples."""\n')
+    (package / "collectives.py").write_text("def all_reduce():\n    return 1\n")
+    return package
+
+
+def test_a_package_is_given_as_it_is_without_headers(reference: Path, examples: Path) -> None:
+    (examples / "_notes.py").write_text("SECRET = 1\n")
+    (examples / "data.txt").write_text("For staff.\n")
+    for private in ("_drafts", "no_package"):
+        (reference / private).mkdir()
+        (reference / private / "more.py").write_text("SECRET = 1\n")
+    (reference / "_drafts" / "__init__.py").touch()
+    files = generate(reference)
+    given = {name: data for name, data in files.items() if "/" in name}
+    assert given == {
+        f"examples/{name}": (examples / name).read_bytes()
+        for name in ("__init__.py", "collectives.py")
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (in_function("return 1"), r"collectives.py:2: a package is given; it has no solutions"),
+        ("# begin solution\n", r"collectives.py:1: .*nearly a marker"),
+    ],
+)
+def test_a_package_with_solutions_is_an_error(
+    reference: Path, examples: Path, source: str, told: str
+) -> None:
+    (examples / "collectives.py").write_text(source)
+    with pytest.raises(StubError, match=f"^reference/examples/{told}"):
+        generate(reference)
+
+
+def test_what_differs_in_a_package_is_told_and_written(reference: Path, examples: Path) -> None:
+    assignment = reference.parent / "assignment"
+    write(reference, assignment)
+    assert check(reference, assignment) == []
+    given = assignment / "examples"
+    (given / "collectives.py").write_text("mine\n")
+    (given / "old.py").write_text("from before\n")
+    assert check(reference, assignment) == [
+        "assignment/examples/collectives.py differs from what reference/ gives, at line 1.",
+        "assignment/examples/old.py should not be there: nothing in reference/ gives it.",
+    ]
+    assert write(reference, assignment) == [given / "collectives.py", given / "old.py"]
+    assert check(reference, assignment) == []
+
+
+def test_a_package_that_the_reference_has_no_more_goes_from_the_assignment(
+    reference: Path, examples: Path
+) -> None:
+    assignment = reference.parent / "assignment"
+    write(reference, assignment)
+    for path in [*examples.iterdir()]:
+        path.unlink()
+    assert len(check(reference, assignment)) == 2
+    write(reference, assignment)
+    assert check(reference, assignment) == []
+    assert not [*assignment.glob("examples/*.py")]
+
+
 def test_the_assignment_of_this_repository_is_what_its_reference_gives() -> None:
     assert check(ROOT / "reference", ROOT / "assignment") == []
