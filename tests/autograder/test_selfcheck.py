@@ -329,15 +329,26 @@ def test_a_part_that_is_not_there_is_wrong_usage() -> None:
 # --- What is tried in a hurry ---------------------------------------------------------------------
 
 
-def test_a_quick_run_loses_every_check_and_tries_an_alternative_for_each_problem() -> None:
+def test_a_quick_run_tries_a_mutant_and_an_alternative_for_each_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     chosen = plan.quick(VARIANTS, CHECKS, set())
     mutants = [one for one in chosen if isinstance(one, Mutant)]
-    assert len(mutants) < len(MUTANTS)
-    assert all(any(one.must_lose(check) for one in mutants) for check in CHECKS)
+    assert len(chosen) == 2 * plan.QUICK_VARIANTS_A_CORE
+    assert {one.problem for one in mutants} == {problem.id for problem in MANIFEST.problems}
     assert {one.problem for one in ALTERNATIVES} <= {
         one.problem for one in chosen if not isinstance(one, Mutant)
     }
     assert chosen == plan.quick(VARIANTS, CHECKS, set())
+
+
+def test_with_enough_cores_a_quick_run_loses_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    chosen = plan.quick(VARIANTS, CHECKS, set())
+    mutants = [one for one in chosen if isinstance(one, Mutant)]
+    assert len(mutants) < len(MUTANTS) / 2
+    assert all(any(one.must_lose(check) for one in mutants) for check in CHECKS)
 
 
 def test_a_quick_run_tries_all_of_a_changed_problem_and_nothing_else() -> None:
