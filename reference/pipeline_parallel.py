@@ -29,8 +29,12 @@ What holds for all of them
 Messages
     Only ``dist.send``, ``dist.recv``, ``dist.isend``, ``dist.irecv`` and ``dist.batch_isend_irecv``
     may be used, and only between neighbours. All messages are complete when a function returns.
-    Each output is sent once, and each gradient once: more bytes cost points, but for messages of up
-    to 256 bytes, which are not counted.
+    Each output is sent once, and each gradient once. Messages of up to 256 bytes are not counted.
+
+    Cost is judged by how many times what is enough it is, in bytes and in modelled time: up to 1.1
+    times earns all points for cost, 1.3 times three quarters, 1.6 times half, and 2.2 times a
+    quarter; the worst counts. For modelled time, the messages and the computations of a run are
+    replayed on a modelled network (``multirank.replay``), whatever the machine does.
 
 Sources
     Huang et al. 2019, GPipe: Efficient Training of Giant Neural Networks using Pipeline
@@ -181,9 +185,8 @@ def pipeline_forward(
         ValueError: the stage is not the one of this rank; there is no micro-batch, or one without
             samples; on the first stage, ``inputs`` do not have those sizes.
 
-    Cost: with messages that take no time, m + p - 1 times that of one module and one micro-batch,
-    where all take as long. Up to 1.1 times that earns all points for it, 1.6 times three quarters,
-    2.2 times half.
+    Cost, for the points as told above: each output is sent once; and where messages take hardly any
+    time, m + p - 1 times that of one stage's module for one micro-batch, if all take as long.
     """
     _check_run(stage, microbatch_sizes, inputs, group)
     previous, next = _neighbours(stage, group)
@@ -386,7 +389,8 @@ def run_schedule(
             missing, or there is not one target for each micro-batch.
 
     Cost
-        Bytes: between two stages, no more than each output and each gradient once.
+        Bytes: between two stages, no more than each output and each gradient once. For the points,
+        see above.
 
         Memory: for a micro-batch that is not in flight no input is kept, nor an output of the
         module with its graph. One micro-batch more than ``peak_in_flight`` says is free, and so is
@@ -395,8 +399,7 @@ def run_schedule(
         Modelled time: F and B are a stage's times for one micro-batch, and c is that of a message.
         With GPipe's schedule (m+p-1) (F+B) + 2 (p-1) c, for c up to F and B: all messages but those
         that fill and drain the pipeline arrive during a computation. With 1F1B, where c is below a
-        hundredth of F, the same. Up to 1.1 times that earns all points for it, 1.3 times three
-        quarters, 1.6 times half, and 2.2 times a quarter; the worst of several runs counts.
+        hundredth of F, the same.
     """
     _check_run(stage, microbatch_sizes, inputs, group)
     _check_schedule(stage, schedule, microbatch_sizes, targets, loss_fn)
