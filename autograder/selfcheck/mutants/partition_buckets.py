@@ -76,8 +76,9 @@ MUTANTS = [
             held += parameter.numel()
         return buckets
         """,
-        ["order", "cap", "oversize", "dtypes", "frozen"],
+        ["order", "cap", "oversize", "dtypes", "frozen", *LATE],
         told="elements being counted",
+        also=["all gradients in one bucket"],
     ),
     mutant(
         "partition_buckets",
