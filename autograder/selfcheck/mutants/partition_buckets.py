@@ -40,6 +40,7 @@ MUTANTS = [
             """
         },
         ["order", "cap", "oversize", "dtypes", "frozen"],
+        told="made in the order of the forward pass, and then reversed",
     ),
     mutant(
         "partition_buckets",
