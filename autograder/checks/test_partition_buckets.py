@@ -111,7 +111,7 @@ def require_buckets(judge: Judge, calls: Sequence[Call]) -> None:
             raise CheckFailed(
                 f"{len(some)} parameters, with a cap of {cap:,} bytes: "
                 f"{_difference(some, cap, buckets, wanted)}",
-                causes=_causes(some, cap, buckets),
+                causes=_causes(calls, found),
             )
 
 
@@ -142,36 +142,37 @@ def _difference(some: Sequence[Weight], cap: float, found: object, wanted: list[
     return "a bucket is closed, although the next parameter would fit into it"
 
 
-def _causes(some: Sequence[Weight], cap: float, found: object) -> list[str]:
-    """Which other rule leads to just these buckets; at most one sentence."""
+def _causes(calls: Sequence[Call], found: Sequence[object]) -> list[str]:
+    """Which other rule leads to just these buckets, in all calls; at most one sentence."""
+    readings = [_readings(some, cap) for some, cap in calls]
+    return [
+        f"consistent with {words}"
+        for words in readings[0]
+        if all(buckets == one[words] for buckets, one in zip(found, readings, strict=True))
+    ][:1]
+
+
+def _readings(some: Sequence[Weight], cap: float) -> dict[str, list[list[int]]]:
+    """The buckets of other rules, by what is consistent with them."""
     places = {one.name: place for place, one in enumerate(some)}
 
     def by(rule_weights: Sequence[Weight], rule_cap: float) -> list[list[int]]:
         buckets = buckets_of(rule_weights, rule_cap)
         return [[places[one.name] for one in bucket] for bucket in buckets]
 
-    as_float32 = [replace(one, dtype="float32") for one in some]
-    one_each = [[places[one.name]] for one in reversed(trainable(some))]
     forward = by([*reversed(some)], cap)
-    readings = {
+    return {
         "the order of the forward pass": forward,
-        "buckets that were made in the order of the forward pass, and then reversed": [
-            bucket[::-1] for bucket in reversed(forward)
-        ],
+        "buckets that were made in the order of the forward pass, and then reversed": forward[::-1],
+        "a bucket for every parameter": [[places[one.name]] for one in reversed(trainable(some))],
+        "a cap of at least 1 MiB": by(some, max(cap, 2**20)),
         "a MiB of 10^6 bytes": by(some, cap * 1e6 / 2**20),
         "a cap in units of 2^10 bytes": by(some, cap / 2**10),
-        "a cap of at least 1 MiB": by(some, max(cap, 2**20)),
         "elements being counted, where bytes were asked for": by(some, _as_elements(some, cap)),
-        "4 bytes for an element of any dtype": by(as_float32, cap),
-        "a bucket for every parameter": one_each,
         "a bucket being closed only when it holds more than the cap": _overfull(some, cap, 1),
         "a bucket being closed when it has reached the cap, or more": _overfull(some, cap, 0),
-        "a bucket being closed when it holds just the cap": by(some, np.nextafter(cap, 0)),
+        "a bucket being closed when it holds just the cap": by(some, float(np.nextafter(cap, 0))),
     }
-    right = by(some, cap)
-    return [
-        f"consistent with {words}" for words, wanted in readings.items() if found == wanted != right
-    ][:1]
 
 
 def _as_elements(some: Sequence[Weight], cap: float) -> float:
