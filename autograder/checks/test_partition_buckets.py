@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def test_oversize(judge: Judge) -> None:
 def test_dtypes(judge: Judge) -> None:
     """One dtype in a bucket, and bytes by the dtype."""
     rng = judge.seed.generator()
-    even = int(rng.integers(20, 30))
+    even = 2 * int(rng.integers(10, 15))
     dtypes = ["float32"] * 3 + ["bfloat16"] * 5 + ["float64"] * 2 + ["float32"] * 2
     mixed = [
         replace(one, dtype=dtype) for one, dtype in zip(weights([even] * 12), dtypes, strict=True)
@@ -161,6 +162,7 @@ def _readings(some: Sequence[Weight], cap: float) -> dict[str, list[list[int]]]:
         return [[places[one.name] for one in bucket] for bucket in buckets]
 
     forward = by([*reversed(some)], cap)
+    as_float32 = [replace(one, shape=(prod(one.shape) ** 2 * 4 // one.nbytes,)) for one in some]
     return {
         "the order of the forward pass": forward,
         "buckets that were made in the order of the forward pass, and then reversed": forward[::-1],
@@ -169,6 +171,7 @@ def _readings(some: Sequence[Weight], cap: float) -> dict[str, list[list[int]]]:
         "a MiB of 10^6 bytes": by(some, cap * 1e6 / 2**20),
         "a cap in units of 2^10 bytes": by(some, cap / 2**10),
         "elements being counted, where bytes were asked for": by(some, _as_elements(some, cap)),
+        "4 bytes for an element of any dtype": by(as_float32, cap),
         "a bucket being closed only when it holds more than the cap": _overfull(some, cap, 1),
         "a bucket being closed when it has reached the cap, or more": _overfull(some, cap, 0),
         "a bucket being closed when it holds just the cap": by(some, float(np.nextafter(cap, 0))),

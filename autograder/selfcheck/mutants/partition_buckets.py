@@ -79,7 +79,7 @@ MUTANTS = [
         """,
         ["order", "cap", "oversize", "dtypes", "frozen", *LATE],
         told="elements being counted",
-        also=["all gradients in one bucket"],
+        also=["all gradients in one bucket", "a cap of at least 1 MiB"],
     ),
     mutant(
         "partition_buckets",
@@ -101,6 +101,7 @@ MUTANTS = [
         return buckets
         """,
         ["dtypes"],
+        told="4 bytes for an element of any dtype",
     ),
     mutant(
         "partition_buckets",
