@@ -228,6 +228,6 @@ def require_one_beginning(judge: Judge, training: Training) -> None:
             found = answer.get(rank, "begun", dict).get(name)
             if not is_just(found, wanted):
                 raise CheckFailed(
-                    f"after construction, {kind} `{name}` on rank {rank} is not that of rank "
-                    f"{first}, the first of the group"
+                    f"after construction, {kind} `{name}` on rank {rank} is not what the first "
+                    f"rank of the group, rank {first}, had before"
                 )

@@ -210,6 +210,27 @@ ALTERNATIVES = [
     ),
     alternative(
         DDP,
+        "futures in place of handles",
+        "What comes after an all-reduce is chained to it; finish waits for the futures.",
+        {
+            ISSUE: """
+            bucket = self._buckets[len(self._issued)]
+            gradients = flatten_gradients(bucket)
+            work = dist.all_reduce(gradients, group=self.group, async_op=True)
+            self._issued.append((gradients, work.get_future()))
+            """,
+            FINISH: """
+            while len(self._issued) < len(self._buckets):
+                self._issue_next_bucket()
+            for bucket, (gradients, future) in zip(self._buckets, self._issued, strict=True):
+                torch.futures.wait_all([future])
+                unflatten_gradients(gradients / dist.get_world_size(self.group), bucket)
+            self._expect_gradients()
+            """,
+        },
+    ),
+    alternative(
+        DDP,
         "it is finished inside backward",
         "A callback of the engine waits for everything, as torch's own does; finish does the rest.",
         {

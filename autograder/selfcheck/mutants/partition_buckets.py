@@ -40,6 +40,7 @@ MUTANTS = [
             """
         },
         ["order", "cap", "oversize", "dtypes", "frozen"],
+        told="made in the order of the forward pass, and then reversed",
     ),
     mutant(
         "partition_buckets",
@@ -76,8 +77,9 @@ MUTANTS = [
             held += parameter.numel()
         return buckets
         """,
-        ["order", "cap", "oversize", "dtypes", "frozen"],
+        ["order", "cap", "oversize", "dtypes", "frozen", *LATE],
         told="elements being counted",
+        also=["all gradients in one bucket", "a cap of at least 1 MiB"],
     ),
     mutant(
         "partition_buckets",
@@ -99,6 +101,7 @@ MUTANTS = [
         return buckets
         """,
         ["dtypes"],
+        told="4 bytes for an element of any dtype",
     ),
     mutant(
         "partition_buckets",
