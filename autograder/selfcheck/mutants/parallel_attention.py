@@ -50,6 +50,7 @@ MUTANTS = [
         ("causal=self.causal", "causal=True"),
         ["options"],
         function="ParallelAttention.forward",
+        told="a causal mask",
     ),
     mutant(
         "parallel_attention",
@@ -139,6 +140,6 @@ MUTANTS = [
         ),
         ["refusals"],
         function="ParallelAttention.__init__",
-        told="it must raise ValueError",
+        told="refused too late",
     ),
 ]

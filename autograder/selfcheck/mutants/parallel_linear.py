@@ -177,6 +177,7 @@ MUTANTS = [
             "vocab_embedding/sub_group",
         ],
         function="shard_parameter",
+        told="raised:",
     ),
     mutant(
         "parallel_linear",
@@ -206,6 +207,6 @@ MUTANTS = [
             "parallel_mlp/refusals",
             "parallel_attention/refusals",
         ],
-        told="it must raise ValueError",
+        told="do not agree on the size",
     ),
 ]

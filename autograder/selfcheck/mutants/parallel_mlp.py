@@ -49,6 +49,7 @@ MUTANTS = [
         ),
         ["column"],
         function="ColumnParallelMLP.forward",
+        told="raised:",
     ),
     mutant(
         "parallel_mlp",
@@ -70,6 +71,7 @@ MUTANTS = [
         ("self.activation(self.fc1(x))", "F.gelu(self.fc1(x))"),
         ["megatron", "sub_group", "memory", "traffic", "refusals"],
         function="ParallelMLP.forward",
+        told="gelu, whatever activation is given",
     ),
     mutant(
         "parallel_mlp",
@@ -92,6 +94,7 @@ MUTANTS = [
         ("RowParallelLinear(fc2, group=group)", "RowParallelLinear(fc2)"),
         ["sub_group"],
         function="ParallelMLP.__init__",
+        told="can never go on",
     ),
     mutant(
         "parallel_mlp",

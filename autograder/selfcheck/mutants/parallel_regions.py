@@ -179,6 +179,7 @@ MUTANTS = [
         "return _all_gather(x, dim, group)",
         (*_GATHER, *_GATHERED_LINEAR, *_COLUMN_MLP),
         function="gather_from_tensor_parallel_region",
+        told="does not require grad",
     ),
     mutant(
         "parallel_regions",
@@ -187,6 +188,6 @@ MUTANTS = [
         ('    _check_divides(f"dimension {dim} of x", x.shape[dim], group)\n', ""),
         ["refusals"],
         function="scatter_to_tensor_parallel_region",
-        told="it must raise ValueError",
+        told="do not agree on the size",
     ),
 ]
