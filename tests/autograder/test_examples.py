@@ -6,10 +6,12 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 
 import assignment.examples.train_mlp
 import assignment.examples.transformer_block
 import assignment.schedule_view
+import multirank
 import reference.examples.mlp_modes
 import reference.examples.train_mlp
 import reference.examples.transformer_block
@@ -81,6 +83,32 @@ def test_a_training_that_goes_another_way_is_told_from_its_second_step_on(
     arguments = [*SMALL, "--parallel", "ddp", "--out", str(tmp_path)]
     reference.examples.train_mlp.main(arguments)
     assert told(capsys.readouterr().out, "ddp, naive").startswith("another loss from step 2 on")
+
+
+class Broken(Forgetful):
+    """Raises on one rank, in its second step."""
+
+    def synchronize(self) -> None:
+        """The rest waits for it."""
+        self.calls = getattr(self, "calls", 0) + 1
+        if multirank.context().rank == 1 and self.calls == 2:
+            raise RuntimeError("no bucket left")
+        dist.barrier()
+
+
+def test_a_training_that_fails_is_told_with_its_story_and_the_others_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overlapped = reference.examples.mlp_modes.OverlappedDataParallel
+    variants = {"ddp, naive": Broken, "ddp, overlapped": overlapped}
+    monkeypatch.setitem(reference.examples.mlp_modes.MODES, "ddp", variants)
+    with pytest.raises(SystemExit, match="1"):
+        reference.examples.train_mlp.main([*SMALL, "--parallel", "ddp", "--out", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "ddp, naive fails:\nrank 1 of 4 raised:" in out
+    assert told(out, "ddp, overlapped").startswith("the same to within")
+    assert "ddp, naive: left out (it fails)" in (tmp_path / "losses.svg").read_text()
+    assert "no bucket left" in (tmp_path / "ddp.html").read_text()
 
 
 def test_the_block_of_the_reference_sends_one_all_reduce_for_each_half_and_direction(
