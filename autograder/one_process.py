@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import nn
 
 from autograder.compare import Array, Tolerance, mismatch
 from autograder.failure import CheckFailed
-from autograder.judge import Case, Judge, array
+from autograder.judge import Answer, Case, Judge, array
 
 Values = dict[str, torch.Tensor]  # by a parameter's name
 Batch = tuple[torch.Tensor, torch.Tensor]  # inputs and targets
@@ -29,30 +30,35 @@ def require_same_as_one_process(judge: Judge, n: int) -> None:
     shapes = {"0.weight": (6, 5), "0.bias": (6,), "2.weight": (3, 6), "2.bias": (3,)}
     values = [{name: _normal(rng, *shape) for name, shape in shapes.items()} for _ in range(n)]
     batches = [(_normal(rng, n * _ROWS, 5), _normal(rng, n * _ROWS, 3)) for _ in range(_STEPS)]
-    inputs = [
+    inputs: list[dict[str, Any]] = [
         {
             "values": values[rank],
             "batches": [(x.chunk(n)[rank], y.chunk(n)[rank]) for x, y in batches],
-            "cap": 150 / 2**20,
+            "cap": 300 / 2**20,
             "lr": _LR,
         }
         for rank in range(n)
     ]
     facts = {"world size": str(n), "steps": str(_STEPS)}
     (answer,) = judge.run(Case("ddp", "train_network", n), [inputs], facts=[facts])
-    expected = _one_process(values[0], batches)
+    (expected,) = _train(values[:1], [batches])
+    found = [{name: _held(answer, rank, name) for name in shapes} for rank in range(n)]
     for rank in range(n):
-        held = answer.get(rank, "parameters", dict)
         for name, wanted in expected.items():
-            found = held.get(name)
-            if not isinstance(found, torch.Tensor):
-                raise CheckFailed(f"rank {rank} gave no answer")
-            if wrong := mismatch(array(found), _array(wanted), Tolerance(_TOLERANCE)):
+            if wrong := mismatch(array(found[rank][name]), _array(wanted), Tolerance(_TOLERANCE)):
                 raise CheckFailed(
                     f"after {_STEPS} steps of SGD on {n} ranks, parameter `{name}` on rank {rank} "
                     f"is not what one process gets on the whole batch: {wrong}",
-                    causes=_training_causes(values, batches, answer.outputs, name),
+                    causes=_causes(values, [one["batches"] for one in inputs], found),
                 )
+
+
+def _held(answer: Answer, rank: int, name: str) -> torch.Tensor:
+    """A parameter as a rank has it in the end."""
+    held = answer.get(rank, "parameters", dict).get(name)
+    if not isinstance(held, torch.Tensor):
+        raise CheckFailed(f"rank {rank} gave no answer")
+    return held
 
 
 def _normal(rng: np.random.Generator, *shape: int) -> torch.Tensor:
@@ -63,49 +69,58 @@ def _array(values: torch.Tensor) -> Array:
     return Array("float64", tuple(values.shape), values.numpy())
 
 
-def _one_process(
-    values: Values,
-    batches: list[Batch],
-    scale: float = 1.0,
-) -> Values:
-    """The parameters after SGD on whole batches. scale: of every gradient."""
-    model = nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)).double()
-    model.load_state_dict(values)
-    optimizer = torch.optim.SGD(model.parameters(), lr=_LR * scale)
-    for data, targets in batches:
-        optimizer.zero_grad()
-        torch.autograd.backward(nn.functional.mse_loss(model(data), targets))
-        optimizer.step()
-    return {name: one.detach() for name, one in model.named_parameters()}
+def _train(
+    starts: list[Values], batches: list[list[Batch]], *, averaged: bool = True, scale: float = 1.0
+) -> list[Values]:
+    """The parameters after SGD of some models, each from its own start, on its own batches.
+
+    averaged: whether each gradient is the mean over the models. scale: of every gradient.
+    """
+    models = []
+    for start in starts:
+        models.append(nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)).double())
+        models[-1].load_state_dict(start)
+    for step in zip(*batches, strict=True):
+        gradients = [
+            torch.autograd.grad(nn.functional.mse_loss(model(data), targets), [*model.parameters()])
+            for model, (data, targets) in zip(models, step, strict=True)
+        ]
+        means = [torch.stack(of_all).mean(dim=0) for of_all in zip(*gradients, strict=True)]
+        for model, own in zip(models, gradients, strict=True):
+            with torch.no_grad():
+                for one, by in zip(model.parameters(), means if averaged else own, strict=True):
+                    one.sub_(by, alpha=_LR * scale)
+    return [{name: one.detach() for name, one in model.named_parameters()} for model in models]
 
 
-def _training_causes(
-    values: list[Values],
-    batches: list[Batch],
-    outputs: list[Any],
-    name: str,
-) -> list[str]:
+def _causes(values: list[Values], batches: list[list[Batch]], found: Sequence[Values]) -> list[str]:
     """What wrong parameters are consistent with, at most one sentence."""
-    n = len(outputs)
-    found = [output["parameters"][name] for output in outputs]
+    n = len(values)
+    same = [values[0]] * n
+    readings: dict[str, Callable[[], list[Values]]] = {
+        "sums of gradients, where means were asked for": lambda: _train(same, batches, scale=n),
+        "gradients being divided by the number of ranks twice": lambda: _train(
+            same, batches, scale=1 / n
+        ),
+        "a division by 2, where there are more ranks": lambda: _train(same, batches, scale=n / 2),
+        "ranks that did not begin with the same parameters": lambda: _train(values, batches),
+        "every rank training by itself, on its own rows": lambda: _train(
+            same, batches, averaged=False
+        ),
+        "every rank training by itself, from its own parameters": lambda: _train(
+            values, batches, averaged=False
+        ),
+    }
+    return [
+        f"consistent with {words}"
+        for words, trained in readings.items()
+        if n > 1 and _are(found, trained())
+    ][:1]
 
-    def is_of(scale: float) -> bool:
-        wanted = _one_process(values[0], batches, scale)[name]
-        return all(torch.allclose(one, wanted, rtol=1e-9) for one in found)
 
-    if n > 1 and is_of(n):
-        return ["consistent with sums of gradients, where means were asked for"]
-    if n > 1 and is_of(1 / n):
-        return ["consistent with gradients being divided by the number of ranks twice"]
-    if n > 2 and is_of(n / 2):
-        return ["consistent with a division by 2, where there are more ranks"]
-    alone = [
-        _one_process(values[rank], [(x.chunk(n)[rank], y.chunk(n)[rank]) for x, y in batches])[name]
-        for rank in range(n)
-    ]
-    if all(torch.allclose(one, own, rtol=1e-9) for one, own in zip(found, alone, strict=True)):
-        return ["consistent with every rank training by itself, on its own rows"]
-    moved = [one - values[rank][name] for rank, one in enumerate(found)]
-    if n > 1 and not torch.equal(found[0], found[1]) and len(moved) == n:
-        return ["consistent with ranks that did not begin with the same parameters"]
-    return []
+def _are(found: Sequence[Values], wanted: Sequence[Values]) -> bool:
+    return all(
+        mismatch(array(one[name]), _array(other[name]), Tolerance(_TOLERANCE)) is None
+        for one, other in zip(found, wanted, strict=True)
+        for name in other
+    )

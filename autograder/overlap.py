@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import prod
 from pathlib import Path
 
 from autograder.cost import Score
@@ -73,9 +74,12 @@ def require_messages(
     moved = sum(one.nbytes for one in sent)
     if moved > total:
         frozen = sum(one.nbytes for one in distinct(weights)) - total
+        elements = sum(prod(one.shape) for one in trainable(weights))
         causes = []
         if frozen and moved == total + frozen:
             causes = ["consistent with something being sent for parameters that are not trainable"]
+        elif sum(prod(one.shape) for one in sent) == elements:
+            causes = ["consistent with gradients that travel in a wider dtype than their own"]
         elif moved % total == 0:
             causes = [f"consistent with every gradient being communicated {moved // total} times"]
         raise CheckFailed(
@@ -165,8 +169,9 @@ def require_overlap(drawn: Drawn, answer: Answer, step: int) -> None:
                 "complete by then",
                 causes=_why_late(sent, drawn),
             )
-        for one in sent:
-            if one.completed is None or one.completed > end:
+        for one in issued:
+            late = one.completed is None or one.completed > end
+            if late and (one.waited or one.completed is None):  # a future tells it a little later
                 raise CheckFailed(
                     f"rank {rank} has not waited for an operation ({one.name}: {line_of(one)}) "
                     "when finish_gradient_synchronization returns"
@@ -187,7 +192,7 @@ def _why_late(sent: Sequence[Operation], drawn: Drawn) -> list[str]:
 # --- How long a step takes ------------------------------------------------------------------------
 
 FORWARD = 1e-3  # seconds that a layer declares; backward takes twice that
-# By name: seconds that the all-reduce of a layer takes, and how long is allowed.
+# By name: seconds that the all-reduce of one layer takes.
 _NETWORKS = {"the faster network": 1e-3, "the slower network": 4e-3}
 TIME_BANDS = ((1.1, Fraction(1)), (1.2, Fraction(1, 2)))
 

@@ -28,6 +28,9 @@ _MOST = {"bfloat16": 20}  # in units of 12: so many that a sum of four is still 
 _MOST_OTHERS = 2**12
 
 
+_NEVER_COMES = "a bucket that waits for a gradient which never comes"
+
+
 @dataclass(frozen=True)
 class Weight:
     """A parameter.
@@ -107,7 +110,7 @@ class Training:
         model in each of those.
     unused: by step, micro-batch and place in the group, the names of what is not used.
     keep: gradients are not set to None between the steps.
-    interrupted: before each block of no_sync there is one that ends with an exception.
+    interrupted: the step in which, before the last micro-batch, no_sync is left by an exception.
     seconds: that the forward of each layer declares as compute; its backward declares twice that.
     """
 
@@ -120,7 +123,7 @@ class Training:
     calls: int = 1
     unused: Callable[[int, int, int], Collection[str]] = everything
     keep: bool = False
-    interrupted: bool = False
+    interrupted: int | None = None
     seconds: float = 0.0
 
     @property
@@ -267,26 +270,40 @@ def _mean(local: Sequence[Values | None], weight: Weight) -> Values:
 # --- Judging ------------------------------------------------------------------------------------
 
 
-def require_training(judge: Judge, training: Training) -> tuple[Drawn, Answer]:
+def require_training(judge: Judge, *trainings: Training) -> list[tuple[Drawn, Answer]]:
     """All gradients of all steps must be the means over the ranks.
+
+    trainings: all on the same ranks, one after another.
 
     Raises:
         CheckFailed: they are not, or it does not come to an end.
     """
-    drawn = training.draw(judge.seed.generator())
+    rng = judge.seed.generator()
+    drawn = [training.draw(rng) for training in trainings]
     try:
-        (answer,) = judge.run(training.case, [drawn.inputs], facts=[training.facts])
+        answers = judge.run(
+            trainings[0].case,
+            [one.inputs for one in drawn],
+            facts=[training.facts for training in trainings],
+        )
     except CheckFailed as failed:
-        told = _unused_in_words(training)
+        told = _unused_in_words(trainings[0])
         if told and "not written yet" not in failed.message:
+            raised = " raised" in failed.message.partition("\n")[0]
             failed.message = f"{told}:\n{failed.message}"
             failed.causes = (
-                "consistent with a bucket that waits for a gradient which never comes, or with "
-                "ranks that issue their buckets in different orders",
+                ()
+                if raised
+                else (
+                    f"consistent with {_NEVER_COMES}, or with ranks that issue their buckets in "
+                    "different orders",
+                )
             )
         raise
-    require_gradients(drawn, answer)
-    return drawn, answer
+    for one, answer in zip(drawn, answers, strict=True):
+        judge.note(one.training.facts)
+        require_gradients(one, answer)
+    return list(zip(drawn, answers, strict=True))
 
 
 def require_gradients(drawn: Drawn, answer: Answer) -> None:
@@ -327,13 +344,22 @@ def as_values(rank: int, weight: Weight, found: object) -> Values | None:
         return None
     if not isinstance(found, torch.Tensor):
         raise CheckFailed(f"rank {rank} gave no answer")
-    got = array(found)
-    if got.shape != weight.shape or got.dtype != weight.dtype:
+    dtype = str(found.dtype).removeprefix("torch.")
+    if (tuple(found.shape), dtype) != (weight.shape, weight.dtype):
         raise CheckFailed(
-            f"on rank {rank}, the gradient of `{weight.name}` has shape {got.shape} and dtype "
-            f"{got.dtype}, not those of the parameter"
+            f"on rank {rank}, the gradient of `{weight.name}` has shape {tuple(found.shape)} and "
+            f"dtype {dtype}, not those of the parameter"
         )
-    return got.values.astype(np.float64)
+    return array(found).values.astype(np.float64)
+
+
+def is_just(found: object, wanted: torch.Tensor) -> bool:
+    """Whether what a rank gave is this tensor, with its dtype and shape."""
+    return (
+        isinstance(found, torch.Tensor)
+        and (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        and torch.equal(found, wanted)
+    )
 
 
 def wrong_gradient(
@@ -427,8 +453,20 @@ def gradient_causes(
 def _causes(
     drawn: Drawn, answer: Answer, step: int, weight: Weight, found: Sequence[Values | None]
 ) -> list[str]:
+    if drawn.mean(step, weight) is None:
+        return []
     training = drawn.training
     local = drawn.local(step, weight)
+    given = drawn.inputs[training.group[0]]
+    if given is not None and all(
+        _same(one, array(given["values"][weight.name]).values) for one in found
+    ):
+        return ["consistent with the parameters themselves, where gradients were asked for"]
+    if _unused_in_words(training) and all(
+        _same(one, np.zeros(weight.shape) if own is None else own)
+        for one, own in zip(found, local, strict=True)
+    ):
+        return [f"consistent with {_NEVER_COMES}"]
     if causes := _by_micro_batch(drawn, step, weight, found):
         return causes
     return gradient_causes(

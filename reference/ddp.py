@@ -235,13 +235,12 @@ class DistributedDataParallel(nn.Module):
     first one, as long as there are no more than one more, and none holds more than the cap (unless
     it holds one parameter alone), or more than your ``partition_buckets`` would put into one.
 
-    Modelled time. A step of 8 equal layers on 4 ranks is replayed on two modelled networks, where
-    only what the layers declare as compute takes time, and messages do: one on which messages take
-    less time than backward, and one on which they take more
-    (``multirank.replay(trace, fabric)`` does it). Up to 1.1 times the time of one message for each
-    layer, sent as soon as it can be, earns all points for it, 1.3 times half; the worse counts.
-    Where messages take half the time of backward, for example, a step without overlap takes 1.3
-    times as long.
+    Modelled time. A step of 8 equal layers on 4 ranks, with a bucket for each layer, is replayed on
+    two modelled networks (``multirank.replay(trace, fabric)`` does it). Only messages take time
+    there, and what the layers declare as compute: 1 ms forward and 2 ms backward each. The
+    all-reduce of one layer takes 1 ms on the one network, and 4 ms on the other. Up to 1.1 times
+    the time of one message for each layer, issued as soon as it can be, earns all points for it,
+    and 1.2 times half; the worse counts. A step without overlap takes 1.28 and 1.33 times as long.
 
     torch.nn.parallel.DistributedDataParallel may not be used inside.
 

@@ -163,8 +163,9 @@ def train(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """Trains the model for inputs["steps"], each a list of micro-batches.
 
     A micro-batch is a list of calls of the model, whose results are added up, and a call a list
-    of [name, values]. All but the last are inside no_sync. Gradients are set to None after each
-    step, unless inputs["keep"].
+    of [name, values]. All but the last are inside no_sync; before that of step
+    inputs["interrupted"] another one fails. Gradients are set to None after each step, unless
+    inputs["keep"].
 
     "buckets": bytes of each bucket of the submission's own partition_buckets.
     "begun": parameters and buffers after construction. "gradients": of each step.
@@ -185,7 +186,7 @@ def train(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         with multirank.span(f"step {number}"):
             for place, calls in enumerate(micro_batches):
                 last = place == len(micro_batches) - 1
-                if not last and inputs.get("interrupted"):
+                if last and number == inputs["interrupted"]:
                     _interrupt(wrapped)
                 quiet = contextlib.nullcontext() if last else wrapped.no_sync()
                 label = f"last micro-batch {number}" if last else f"no_sync {number}"
@@ -195,7 +196,7 @@ def train(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
             with multirank.span(f"finish {number}"):
                 wrapped.finish_gradient_synchronization()
         steps.append(_gradients(parameters))
-        if not inputs.get("keep"):
+        if not inputs["keep"]:
             model.zero_grad()
     return {
         "buckets": [sum(one.numel() * one.element_size() for one in bucket) for bucket in buckets],
@@ -228,7 +229,7 @@ def network(values: dict[str, Tensor]) -> nn.Sequential:
 
 
 def _interrupt(wrapped: Any) -> None:
-    """A micro-batch that fails."""
+    """A micro-batch inside no_sync that fails."""
     with contextlib.suppress(ZeroDivisionError), wrapped.no_sync():
         raise ZeroDivisionError
 

@@ -46,7 +46,7 @@ FROZEN_AND_TIED = (
 class Reduction:
     """One call. unused: by place in the group, the names whose gradient is None there."""
 
-    flat: bool
+    flat: bool = False
     world_size: int = 4
     weights: Sequence[Weight] = LAYERS
     members: tuple[int, ...] | None = None
@@ -56,6 +56,12 @@ class Reduction:
     @property
     def group(self) -> tuple[int, ...]:
         return self.members or tuple(range(self.world_size))
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a student is told about it."""
+        facts = {"world size": str(self.world_size), "flat": str(self.flat)}
+        return facts | ({"group": str(list(self.members))} if self.members else {})
 
     def users(self, name: str) -> list[int]:
         """The global ranks that have a gradient of a parameter."""
@@ -71,43 +77,40 @@ class Reduction:
 def test_naive(judge: Judge) -> None:
     """The mean over the ranks, for 1 to 4 ranks."""
     for n in (4, 2, 3, 1):
-        require_means(judge, Reduction(flat=False, world_size=n))
+        require_means(judge, [Reduction(world_size=n)])
 
 
 @problem("all_reduce_gradients", share="1/5")
 def test_flat(judge: Judge) -> None:
     """The same with flat=True."""
     for n in (4, 2, 3, 1):
-        require_means(judge, Reduction(flat=True, world_size=n))
+        require_means(judge, [Reduction(flat=True, world_size=n)])
 
 
 @problem("all_reduce_gradients", share="1/10")
 def test_unused_on_a_rank(judge: Judge) -> None:
     """Parameters that some ranks have not used count as zero there."""
     unused = {1: ("head.bias",), 2: ("head.bias", "body.weight")}
-    for flat in (False, True):
-        require_means(judge, Reduction(flat, 3, unused=unused))
+    require_means(judge, both(Reduction(world_size=3, unused=unused)))
 
 
 @problem("all_reduce_gradients", share="1/10")
 def test_mixed_dtypes(judge: Judge) -> None:
     """Parameters of three dtypes; each gradient keeps its own."""
-    for flat in (False, True):
-        require_means(judge, Reduction(flat, 4, MIXED))
+    require_means(judge, both(Reduction(weights=MIXED)))
 
 
 @problem("all_reduce_gradients", share="1/20")
 def test_given_all_reduce(judge: Judge) -> None:
     """Everything goes through the all_reduce that it is given."""
-    for flat in (False, True):
-        call = Reduction(flat, 3, given=True)
-        answer = require_means(judge, call)
+    calls = both(Reduction(world_size=3, given=True))
+    for call, answer in zip(calls, require_means(judge, calls), strict=True):
         for rank in call.group:
             issued = len(issued_in(answer.trace, rank, "step"))
-            calls = answer.get(rank, "calls", int)
-            if calls == 0 or calls != issued:
+            times = answer.get(rank, "calls", int)
+            if times == 0 or times != issued:
                 raise CheckFailed(
-                    f"{call}, on rank {rank}: the all_reduce that it was given was called {calls} "
+                    f"{call}, on rank {rank}: the all_reduce that it was given was called {times} "
                     f"times, and torch.distributed {issued} times; all must go through it"
                 )
 
@@ -115,89 +118,99 @@ def test_given_all_reduce(judge: Judge) -> None:
 @problem("all_reduce_gradients", share="1/20", kind="edges")
 def test_frozen_and_tied(judge: Judge) -> None:
     """Parameters that are not trainable, and tied weights."""
-    for flat in (False, True):
-        require_means(judge, Reduction(flat, 3, FROZEN_AND_TIED))
+    require_means(judge, both(Reduction(world_size=3, weights=FROZEN_AND_TIED)))
 
 
 @problem("all_reduce_gradients", share="1/20", kind="edges")
 def test_sub_group(judge: Judge) -> None:
     """In a sub-group, and divided by its size."""
-    for flat in (False, True):
-        require_means(judge, Reduction(flat, 4, members=(0, 2, 3)))
+    require_means(judge, both(Reduction(members=(0, 2, 3))))
 
 
 @problem("all_reduce_gradients", share="1/20", kind="edges")
 def test_unused_everywhere(judge: Judge) -> None:
     """A parameter that no rank has used: None or zero."""
     unused = dict.fromkeys(range(3), ("body.bias",))
-    for flat in (False, True):
-        require_means(judge, Reduction(flat, 3, unused=unused))
+    require_means(judge, both(Reduction(world_size=3, unused=unused)))
 
 
 @problem("all_reduce_gradients", share="1/5", kind="cost")
 def test_calls_and_bytes(judge: Judge) -> None:
     """The bytes of the gradients, in one call for each parameter; flat, for each dtype."""
-    for flat in (False, True):
-        call = Reduction(flat, 3, (*MIXED, *LAYERS[2:4]) if flat else FROZEN_AND_TIED)
-        call = replace(call, weights=_renamed(call.weights))
-        answer = require_means(judge, call)
+    calls = [
+        Reduction(world_size=3, weights=FROZEN_AND_TIED),
+        Reduction(flat=True, world_size=3, weights=(*MIXED, Weight("head.bias", (8,)))),
+    ]
+    for call, answer in zip(calls, require_means(judge, calls), strict=True):
         weights = trainable(call.weights)
-        least = len({one.dtype for one in weights}) if flat else len(weights)
-        why = "one for each dtype" if flat else "one for each trainable parameter"
+        least = len({one.dtype for one in weights}) if call.flat else len(weights)
+        why = "one for each dtype" if call.flat else "one for each trainable parameter"
         for rank in call.group:
             sent = issued_in(answer.trace, rank, "step")
             require_messages(f"{call}, on rank {rank}", sent, call.weights, least, why)
 
 
-def _renamed(weights: Sequence[Weight]) -> list[Weight]:
-    """With the first of each name alone."""
-    return list({one.name: one for one in reversed(weights)}.values())[::-1]
+def both(call: Reduction) -> list[Reduction]:
+    """Naive and flat."""
+    return [call, replace(call, flat=True)]
 
 
-def require_means(judge: Judge, call: Reduction) -> Answer:
-    """All gradients must be the means over the ranks.
+Local = dict[str, list[Values | None]]  # by name, for each member its own gradient
+
+
+def require_means(judge: Judge, calls: Sequence[Reduction]) -> list[Answer]:
+    """All gradients must be the means over the ranks. The calls are made in one world.
 
     Raises:
         CheckFailed: one is not.
     """
-    rng = judge.seed.generator(str(call))
+    rng = judge.seed.generator(str(calls))
+    drawn = [_draw(call, rng) for call in calls]
+    first = calls[0]
+    case = Case("ddp", "all_reduce_gradients", first.world_size, first.members)
+    try:
+        answers = judge.run(
+            case, [inputs for inputs, _ in drawn], facts=[call.facts for call in calls]
+        )
+    except CheckFailed as failed:
+        _add_unused(first, failed)
+        raise
+    for call, (_, local), answer in zip(calls, drawn, answers, strict=True):
+        judge.note(call.facts)
+        for one in distinct(call.weights):
+            _require_mean(call, one, local.get(one.name, [None] * len(call.group)), answer)
+    return answers
+
+
+def _draw(call: Reduction, rng: np.random.Generator) -> tuple[list[dict[str, Any] | None], Local]:
+    """Each rank's inputs, and what its gradients are in them."""
     n = len(call.group)
-    local: dict[str, list[Values | None]] = {}
-    inputs: list[dict[str, Any] | None] = [None] * call.world_size
-    for rank in call.group:
-        inputs[rank] = {
-            "parameters": [one.described() for one in call.weights],
-            "values": {
-                one.name: torch.zeros(one.shape, dtype=getattr(torch, one.dtype))
-                for one in distinct(call.weights)
-            },
-            "gradients": {},
-            "flat": call.flat,
-            "given": call.given,
-        }
+    local: Local = {}
+    gradients: list[dict[str, Any]] = [{} for _ in call.group]
     for one in trainable(call.weights):
         bound = min(exact_bound(one.dtype, n, "avg", 12), 12 * 2**14)
-        drawn = integers_by_rank(rng, n, one.shape, one.dtype, -bound, bound, 12)
+        values = integers_by_rank(rng, n, one.shape, one.dtype, -bound, bound, 12)
         users = call.users(one.name)
         local[one.name] = [
             own.astype(np.float64) if rank in users else None
-            for rank, own in zip(call.group, drawn, strict=True)
+            for rank, own in zip(call.group, values, strict=True)
         ]
-        for rank, own in zip(call.group, drawn, strict=True):
-            given = inputs[rank]
-            assert given is not None
-            given["gradients"][one.name] = tensor(own, one.dtype) if rank in users else None
-    facts = {"world size": str(call.world_size), "flat": str(call.flat)}
-    facts |= {"group": str(list(call.members))} if call.members else {}
-    case = Case("ddp", "all_reduce_gradients", call.world_size, call.members)
-    try:
-        (answer,) = judge.run(case, [inputs], facts=[facts])
-    except CheckFailed as failed:
-        _add_unused(call, failed)
-        raise
-    for one in distinct(call.weights):
-        _require_mean(call, one, local.get(one.name, [None] * n), answer)
-    return answer
+        for rank, own, given in zip(call.group, values, gradients, strict=True):
+            given[one.name] = tensor(own, one.dtype) if rank in users else None
+    zeros = {
+        one.name: torch.zeros(one.shape, dtype=getattr(torch, one.dtype))
+        for one in distinct(call.weights)
+    }
+    inputs: list[dict[str, Any] | None] = [None] * call.world_size
+    for rank, given in zip(call.group, gradients, strict=True):
+        inputs[rank] = {
+            "parameters": [one.described() for one in call.weights],
+            "values": zeros,
+            "gradients": given,
+            "flat": call.flat,
+            "given": call.given,
+        }
+    return inputs, local
 
 
 def _add_unused(call: Reduction, failed: CheckFailed) -> None:

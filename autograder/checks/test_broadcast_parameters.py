@@ -147,6 +147,7 @@ def _require_same(
                 world_size=call.world_size,
                 root=call.src,
                 before=given,
+                received=[bool(answer.trace.of_rank(rank)) for rank in call.group],
             )
             raise CheckFailed(
                 f"on rank {rank}, {kind} `{one.name}` is not that of rank {call.src}",

@@ -14,6 +14,7 @@ from autograder.one_process import require_same_as_one_process
 from autograder.overlap import (
     FORWARD,
     best_times,
+    issued_in,
     require_buckets,
     require_overlap,
     require_quiet,
@@ -21,7 +22,7 @@ from autograder.overlap import (
     step_times,
 )
 from autograder.problem import problem
-from autograder.training import LAYERS, Training, Weight, require_training
+from autograder.training import LAYERS, Training, Weight, is_just, require_training
 
 ID = "distributed_data_parallel"
 
@@ -43,8 +44,8 @@ def test_gradients(judge: Judge) -> None:
 @problem(ID, share="1/20")
 def test_construction(judge: Judge) -> None:
     """All ranks begin with the parameters and buffers of the group's first rank."""
-    require_one_beginning(judge, Training(world_size=3, steps=1))
-    require_one_beginning(judge, Training(world_size=4, steps=1, members=(1, 3)))
+    require_one_beginning(judge, Training(world_size=3, steps=0))
+    require_one_beginning(judge, Training(world_size=4, steps=0, members=(1, 3)))
 
 
 @problem(ID, share="1/10")
@@ -56,15 +57,17 @@ def test_accumulation(judge: Judge) -> None:
 @problem(ID, share="1/20")
 def test_several_backwards(judge: Judge) -> None:
     """Gradients of earlier steps that are still there count; a module called several times."""
-    require_training(judge, Training(world_size=4, steps=3, keep=True))
-    require_training(judge, Training(world_size=3, calls=2))
+    require_training(judge, Training(steps=3, keep=True), Training(calls=2))
 
 
 @problem(ID, share="1/10")
 def test_unused_on_a_rank(judge: Judge) -> None:
     """A parameter that one rank has not used counts as zero there, in this step or the next."""
-    require_training(judge, Training(world_size=3, unused=_head_on_rank_1))
-    require_training(judge, Training(world_size=2, micro_batches=2, unused=_body_in_the_last))
+    require_training(
+        judge,
+        Training(world_size=3, unused=_head_on_rank_1),
+        Training(world_size=3, micro_batches=2, unused=_body_in_the_last),
+    )
 
 
 def _head_on_rank_1(step: int, micro_batch: int, place: int) -> Collection[str]:
@@ -89,10 +92,11 @@ def _another_on_each(step: int, micro_batch: int, place: int) -> Collection[str]
 
 @problem(ID, share="1/40")
 def test_mixed_dtypes(judge: Judge) -> None:
-    """Parameters of several dtypes in one module."""
+    """Parameters of several dtypes in one module; each travels in its own."""
     dtypes = ("float32", "bfloat16", "bfloat16", "float32", "float64")
     mixed = tuple(replace(one, dtype=d) for one, d in zip(LAYERS, dtypes, strict=True))
-    require_training(judge, Training(mixed, world_size=4, cap=400))
+    ((drawn, answer),) = require_training(judge, Training(mixed, world_size=4, cap=400))
+    require_buckets(drawn, answer, 1)
 
 
 @problem(ID, share="1/40")
@@ -121,9 +125,10 @@ def test_frozen(judge: Judge) -> None:
 
 @problem(ID, share="1/40", kind="edges")
 def test_tied(judge: Judge) -> None:
-    """Tied weights are one parameter."""
+    """Tied weights are one parameter, and travel once."""
     tied = (*LAYERS[:3], Weight("head.weight", same_as="embedding.weight"), LAYERS[4])
-    require_training(judge, Training(tied, world_size=3))
+    ((drawn, answer),) = require_training(judge, Training(tied, world_size=3))
+    require_buckets(drawn, answer, 1)
 
 
 @problem(ID, share="1/40", kind="edges")
@@ -141,14 +146,25 @@ def test_one_rank(judge: Judge) -> None:
 @problem(ID, share="1/40", kind="edges")
 def test_interrupted(judge: Judge) -> None:
     """An exception leaves no_sync, and afterwards gradients are averaged again."""
-    require_training(judge, Training(world_size=2, micro_batches=2, interrupted=True))
+    training = Training(world_size=2, steps=3, interrupted=2)
+    ((_, answer),) = require_training(judge, training)
+    for rank in training.group:
+        before, after = (
+            len(issued_in(answer.trace, rank, f"last micro-batch {step}")) for step in (1, 2)
+        )
+        if before and not after:
+            raise CheckFailed(
+                f"rank {rank} no longer issues anything during backward, after an exception has "
+                "left no_sync",
+                causes=["consistent with no_sync not being ended where an exception passes"],
+            )
 
 
 @problem(ID, share="1/10", kind="order")
 def test_overlap(judge: Judge) -> None:
     """Buckets are issued while backward runs, and waited for after it."""
     training = Training(world_size=3, steps=3)
-    drawn, answer = require_training(judge, training)
+    ((drawn, answer),) = require_training(judge, training)
     for step in range(training.steps):
         require_overlap(drawn, answer, step)
 
@@ -160,7 +176,7 @@ def test_calls_and_bytes(judge: Judge) -> None:
         replace(one, trainable=one.name != "body.bias") for one in (*LAYERS, *_more_layers())
     )
     training = Training(frozen, world_size=2, micro_batches=3)
-    drawn, answer = require_training(judge, training)
+    ((drawn, answer),) = require_training(judge, training)
     for step in range(training.steps):
         require_quiet(drawn, answer, step)
         require_buckets(drawn, answer, step)
@@ -177,7 +193,7 @@ def test_step_time(judge: Judge, credit: Credit) -> None:
     layers = tuple(Weight(f"layer{place}.weight", (64,)) for place in range(8))
     nbytes = layers[0].nbytes
     training = Training(layers, world_size=4, cap=1.5 * nbytes, seconds=FORWARD)
-    _, answer = require_training(judge, training)
+    ((_, answer),) = require_training(judge, training)
     found = step_times(answer.trace, training.group, "step 1", nbytes)
     score = score_step(found, best_times(len(layers), nbytes, training.world_size))
     if score.part == 0:
@@ -210,8 +226,8 @@ def require_one_beginning(judge: Judge, training: Training) -> None:
         kind = "buffer" if name in buffers else "parameter"
         for rank in (first, *others):
             found = answer.get(rank, "begun", dict).get(name)
-            if not isinstance(found, torch.Tensor) or not torch.equal(found, wanted):
+            if not is_just(found, wanted):
                 raise CheckFailed(
-                    f"after construction, {kind} `{name}` on rank {rank} is not that of rank "
-                    f"{first}, the first of the group"
+                    f"after construction, {kind} `{name}` on rank {rank} is not what the first "
+                    f"rank of the group, rank {first}, had before"
                 )

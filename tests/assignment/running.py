@@ -131,7 +131,7 @@ def _fail_unfinished(subject: Subject, run: Run, calls: Sequence[Call]) -> NoRet
     name = call.function if call is not None else subject.file
     exception = run.ranks[first].exception
     for message in (rank.exception.message for rank in run.ranks if rank.exception):
-        if unwritten := re.search(r"(\w+): not written yet", message):
+        if unwritten := re.search(r"([\w.]+): not written yet", message):
             fail(f"{unwritten[1]} is not written yet: implement it in {subject.file}")
         if message == f"module '{subject.package}.{subject.module}' has no attribute '{name}'":
             fail(f"{subject.file} has no function {name}.")

@@ -65,7 +65,7 @@ def small_manifest(*problems: str) -> Manifest:
 
 
 # One cheap problem of each part: about 2 s a grading, for suites that grade many submissions.
-SMALL = small_manifest("broadcast", "bus_bandwidth", "pipeline_bubble")
+SMALL = small_manifest("broadcast", "bus_bandwidth", "shard_batch", "pipeline_bubble")
 
 
 def rows_of(grade: Grade, problem: str) -> dict[str, Row]:

@@ -188,16 +188,18 @@ JUNK = {
     "lists of other things": (
         "{name: [1, None, 'x'] for name in "
         "('result', 'input', 'pieces', 'calls', 'raised', 'entered', 'left', 'elements', 'first', "
-        "'numbers')}"
+        "'numbers', 'parts', 'batches', 'held', 'gradients', 'buckets', 'begun', 'parameters')}"
     ),
     "tensors everywhere": (
         "{name: tensor for name in "
         "('result', 'input', 'pieces', 'calls', 'raised', 'entered', 'left', 'elements', 'first', "
-        "'numbers')}"
+        "'numbers', 'parts', 'batches', 'held', 'gradients', 'buckets', 'begun', 'parameters')}"
     ),
     "dictionaries of nothing": (
         "{'calls': [{}] * 4, 'first': 1, 'second': None, 'entered': [0.0], 'left': [0.0], "
-        "'result': {}, 'raised': [], 'elements': -1, 'numbers': [[]]}"
+        "'result': {}, 'raised': [], 'elements': -1, 'numbers': [[]], 'parts': [[{}]] * 4, "
+        "'batches': [{}], 'held': {}, 'gradients': [{}] * 4, 'buckets': [[{}]] * 4, 'begun': {}, "
+        "'parameters': {}}"
     ),
 }
 NAMES = {
