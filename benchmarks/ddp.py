@@ -34,7 +34,7 @@ def prepare(ours: bool, samples: int) -> None:
 
     def step() -> None:
         optimizer.zero_grad()
-        mse_loss(model(inputs), targets).backward()
+        torch.autograd.backward(mse_loss(model(inputs), targets))
         if isinstance(model, DistributedDataParallel):
             model.finish_gradient_synchronization()
         optimizer.step()

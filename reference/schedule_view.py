@@ -85,7 +85,7 @@ class Panel:
         return 1 - busy / (self.stages * self.end)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(
         prog="python -m assignment.schedule_view",
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--microbatches", type=int, default=8, metavar="M")
     parser.add_argument("--run", action="store_true", help="run it, too, and draw what happened")
     parser.add_argument("--out", type=Path, default=Path("schedule.svg"), help="the picture")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     if min(asked.stages, asked.microbatches) < 1:
         parser.error("there must be at least one stage and one micro-batch")
     if 2 * asked.stages * asked.microbatches > MOST_ACTIONS:

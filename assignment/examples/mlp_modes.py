@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -91,7 +92,7 @@ class Training:
         with multirank.span("forward"):
             loss = F.mse_loss(self.model(self.inputs), self.targets)
         with multirank.span("backward"):
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
         self.synchronize()
         return loss.item()
 
@@ -118,9 +119,9 @@ class DataParallel(Training):
 
     def synchronize(self) -> None:
         """The one line more."""
-        more = {"all_reduce": collectives.all_reduce} if self.settings.own else {}
+        all_reduce = collectives.all_reduce if self.settings.own else dist.all_reduce
         with multirank.span("all_reduce_gradients"):
-            all_reduce_gradients(self.model, flat=self.flat, **more)
+            all_reduce_gradients(self.model, flat=self.flat, all_reduce=all_reduce)
 
 
 class FlatDataParallel(DataParallel):

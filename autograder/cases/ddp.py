@@ -47,7 +47,7 @@ class Term(torch.autograd.Function):
 class Model(nn.Module):
     """The sum of the terms of those parameters that a batch uses."""
 
-    def __init__(self, inputs: dict[str, Any]) -> None:
+    def __init__(self, inputs: dict[str, Any], device: torch.device) -> None:
         super().__init__()
         made: dict[str, nn.Parameter] = {}
         for one in inputs["parameters"]:
@@ -59,6 +59,7 @@ class Model(nn.Module):
             owner, last = self._owner(one["name"])
             value = inputs["buffer_values"][one["name"]].clone()
             owner.register_buffer(last, value, persistent=one["persistent"])
+        self.device = device
         self.seconds = inputs.get("seconds", 0.0)  # of compute that each term declares, forward
 
     def _owner(self, name: str) -> tuple[nn.Module, str]:
@@ -73,7 +74,9 @@ class Model(nn.Module):
 
     def forward(self, batch: list[list[Any]], rows: int) -> Tensor:
         """[rows] from [name, values] for each use of a parameter, in order."""
-        carried = torch.zeros(rows, dtype=torch.float64, requires_grad=True)
+        carried = torch.zeros(
+            rows, dtype=torch.float64, device=self.device, requires_grad=True
+        )
         for name, values in batch:
             parameter = self.get_parameter(name)
             result = Term.apply(carried, parameter, values, name, self.seconds)  # type: ignore[no-untyped-call]
@@ -112,7 +115,7 @@ def shard_batch(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
 
 def broadcast_parameters(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """All parameters and buffers afterwards, by name."""
-    model = Model(inputs)
+    model = Model(inputs, here.device)
     held = dict(model.named_parameters()) | dict(model.named_buffers())
     impl.ddp.broadcast_parameters(model, inputs["src"], **_grouped(here))
     return {"held": {name: one.detach().clone() for name, one in held.items()}}
@@ -123,7 +126,7 @@ def all_reduce_gradients(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[s
 
     "calls": how often the all_reduce that was given was called, if inputs["given"].
     """
-    model, calls = Model(inputs), 0
+    model, calls = Model(inputs, here.device), 0
     parameters = dict(model.named_parameters())
     for name, gradient in inputs["gradients"].items():
         parameters[name].grad = None if gradient is None else gradient.clone()
@@ -145,7 +148,9 @@ def partition_buckets(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str,
     for parameters, cap in inputs["calls"]:
         made = [
             nn.Parameter(
-                torch.zeros(one["shape"], dtype=getattr(torch, one["dtype"])),
+                torch.zeros(
+                    one["shape"], dtype=getattr(torch, one["dtype"]), device=here.device
+                ),
                 requires_grad=one["trainable"],
             )
             for one in parameters
@@ -172,7 +177,7 @@ def train(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """
     _forbid_torchs_own()
     ddp = impl.ddp
-    model, cap = Model(inputs), inputs["cap"]
+    model, cap = Model(inputs, here.device), inputs["cap"]
     parameters = dict(model.named_parameters())
     buckets = ddp.partition_buckets(model.parameters(), cap)
     with multirank.span("construction"):

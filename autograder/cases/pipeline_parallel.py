@@ -33,7 +33,7 @@ def schedules(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     codes = [_code(action) for actions in found for action in actions]
     return {
         "lengths": [len(actions) for actions in found],
-        "actions": torch.tensor(codes, dtype=torch.int64),
+        "actions": torch.tensor(codes, dtype=torch.int64, device=here.device),
     }
 
 

@@ -27,7 +27,7 @@ REGIONS = {
 def lay_out(values: Tensor, layout: str) -> Tensor:
     """The same values in memory of their own: "plain", "strided" or "transposed"."""
     if layout == "strided":
-        room = torch.full((*values.shape[:-1], 2 * values.shape[-1]), 99.0, dtype=values.dtype)
+        room = values.new_full((*values.shape[:-1], 2 * values.shape[-1]), 99.0)
         room[..., ::2] = values
         return room[..., ::2]
     if layout == "transposed":

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import multirank
-from multirank import Run, Trace
+from multirank import Trace
 
 from ..tensor_parallel import Attention, ParallelAttention, ParallelMLP
 from .ranks import call
@@ -61,7 +61,7 @@ class Block(nn.Module):
         return x
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(
         prog="python -m assignment.examples.transformer_block",
@@ -70,7 +70,7 @@ def main() -> None:
     )
     parser.add_argument("--ranks", type=int, default=4, choices=(1, 2, 3, 4, 6, 12), metavar="N")
     parser.add_argument("--out", type=Path, default=Path("transformer_block.html"))
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     try:
         with multirank.World(asked.ranks) as world:
             call(world, prepare)
@@ -79,7 +79,7 @@ def main() -> None:
         sys.exit(f"{error}. It is needed for this.")
     except multirank.RanksFailed as failed:
         sys.exit(str(failed))
-    print("\n".join(report(run)))
+    print("\n".join([*agreement(run.results), "", *sent(run.trace)]))
     multirank.timeline(run, titles=[f"A transformer block on {asked.ranks} ranks"]).save(asked.out)
     print(f"\nThe timeline: {asked.out}")
 
@@ -87,10 +87,9 @@ def main() -> None:
 def prepare() -> None:
     """On the calling rank: makes both blocks ready, and runs the one without parallelism."""
     torch.manual_seed(0)
-    alone = Block(Attention(HIDDEN, HEADS, HEADS), MLP(HIDDEN), HIDDEN)
-    parallel = Block(
-        ParallelAttention(alone.attention), ParallelMLP(alone.mlp.fc1, alone.mlp.fc2), HIDDEN
-    )
+    attention, mlp = Attention(HIDDEN, HEADS), MLP(HIDDEN)
+    alone = Block(attention, mlp, HIDDEN)
+    parallel = Block(ParallelAttention(attention), ParallelMLP(mlp.fc1, mlp.fc2), HIDDEN)
     x, output_grad = torch.randn(2, BATCH, SEQUENCE, HIDDEN)
     state = multirank.context().state
     state["parallel"] = parallel, x, output_grad
@@ -143,20 +142,16 @@ def _distance(found: Tensor, right: Tensor) -> float:
     return float((found - right).abs().max() / right.abs().max().clamp(min=1))
 
 
-def report(run: Run) -> list[str]:
-    """Lines: what agrees with the block without parallelism, and what was sent."""
-    results: list[Mapping[str, float]] = run.results
-    lines = [
-        "The largest difference from the block without parallelism, relative to the largest number",
-        "",
-    ]
+def agreement(results: Sequence[Mapping[str, float]]) -> list[str]:
+    """Lines on how far each rank is from the block without parallelism."""
+    lines = ["The largest difference from one process, relative to the largest number", ""]
     for name in results[0]:
         worst = max(range(len(results)), key=lambda rank: results[rank][name])
         size = results[worst][name]
         verdict = "" if size <= CLOSE else f"   differs, most on rank {worst}"
         what = name if name == "output" else f"gradient of {name}"
         lines.append(f"{what:<40}{size:>10.1e}{verdict}")
-    return [*lines, "", *sent(run.trace)]
+    return lines
 
 
 def sent(trace: Trace) -> list[str]:
