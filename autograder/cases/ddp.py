@@ -74,9 +74,7 @@ class Model(nn.Module):
 
     def forward(self, batch: list[list[Any]], rows: int) -> Tensor:
         """[rows] from [name, values] for each use of a parameter, in order."""
-        carried = torch.zeros(
-            rows, dtype=torch.float64, device=self.device, requires_grad=True
-        )
+        carried = torch.zeros(rows, dtype=torch.float64, device=self.device, requires_grad=True)
         for name, values in batch:
             parameter = self.get_parameter(name)
             result = Term.apply(carried, parameter, values, name, self.seconds)  # type: ignore[no-untyped-call]
@@ -148,9 +146,7 @@ def partition_buckets(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str,
     for parameters, cap in inputs["calls"]:
         made = [
             nn.Parameter(
-                torch.zeros(
-                    one["shape"], dtype=getattr(torch, one["dtype"]), device=here.device
-                ),
+                torch.zeros(one["shape"], dtype=getattr(torch, one["dtype"]), device=here.device),
                 requires_grad=one["trainable"],
             )
             for one in parameters
