@@ -188,7 +188,10 @@ def as_trace(schedule: Schedule) -> Trace:
 def facts(schedule: Schedule) -> list[str]:
     """Lines on bubble and memory, from the functions that count them."""
     p, m = len(schedule), len(schedule[0]) // 2
-    peaks = _or_else(lambda: str(peak_in_flight(schedule)), "peak_in_flight is not written yet")
+    peaks = _or_else(
+        lambda: f"at most {', '.join(map(str, peak_in_flight(schedule)))} on the stages",
+        "peak_in_flight is not written yet",
+    )
     bubble = _or_else(
         lambda: f"{bubble_fraction(schedule):.1%} of the time",
         "bubble_fraction is not written yet",
@@ -196,7 +199,7 @@ def facts(schedule: Schedule) -> list[str]:
     rule = (p - 1) / (m + p - 1)
     return [
         f"bubble:     {bubble}   ((p-1)/(m+p-1) is {rule:.1%})",
-        f"in flight:  {peaks}, at most, on each stage",
+        f"in flight:  {peaks}",
     ]
 
 
@@ -204,17 +207,17 @@ def text(panel: Panel, columns: int) -> list[str]:
     """The schedule as a table: a line for each stage, a column for each unit of time."""
     width = 1 + max(len(str(box.action)) for box in panel.boxes)
     length = round(panel.end)
-    name = len(f"stage {panel.stages - 1}  ")
-    if name + width * length > columns:
+    margin = len(f"stage {panel.stages - 1}  ")
+    if margin + width * length > columns:
         return [f"(This terminal is too narrow for its {length} units of time; see the picture.)"]
     rows = [["."] * length for _ in range(panel.stages)]
     for box in panel.boxes:
         rows[box.stage][round(box.start)] = str(box.action)
-    times = [str(time) if time % 5 == 0 else "" for time in range(length)]
+    times = [str(tick) if tick % 5 == 0 else "" for tick in range(length)]
     names = ["time", *(f"stage {stage}" for stage in range(panel.stages))]
     return [
-        f"{name_:<{name}}" + "".join(f"{cell:<{width}}" for cell in row).rstrip()
-        for name_, row in zip(names, [times, *rows], strict=True)
+        f"{name:<{margin}}" + "".join(f"{cell:<{width}}" for cell in row).rstrip()
+        for name, row in zip(names, [times, *rows], strict=True)
     ]
 
 
