@@ -126,6 +126,7 @@ MUTANTS = [
         ("if not fits or buckets[-1][-1].dtype != parameter.dtype:", "if not fits:"),
         ["dtypes", f"{DDP}/mixed_dtypes"],
         told="more than one dtype",
+        also=("gradients that travel in a wider dtype",),
     ),
     mutant(
         "partition_buckets",
