@@ -613,7 +613,7 @@ def test_an_interpreter_that_can_be_read_in_no_way_is_refused_with_the_cure(
 def test_a_boundary_that_cannot_be_drawn_starts_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail closed: a rank whose filter is refused never sees a submission."""
     broken = dict(around_worlds._files())
-    broken["seccomp.py"] += b"\ndef install(listening): raise OSError('no filter here')\n"
+    broken["seccomp.py"] += b"\ndef install(*_): raise OSError('no filter here')\n"
     monkeypatch.setattr(around_worlds, "_files", lambda: broken)
     with pytest.raises(StartError, match="no filter here"):
         inside("found = 1")

@@ -103,7 +103,7 @@ MUTANTS = [
             "parallel_attention/*",
         ],
         function="ColumnParallelLinear.forward",
-        told="are enough",
+        told="a sum over the ranks of what all of them have alike",
     ),
     mutant(
         "parallel_linear",

@@ -179,7 +179,7 @@ MUTANTS = [
         "return _all_gather(x, dim, group)",
         (*_GATHER, *_GATHERED_LINEAR, *_COLUMN_MLP),
         function="gather_from_tensor_parallel_region",
-        told="does not require grad",
+        told="a communication that autograd does not know of",
     ),
     mutant(
         "parallel_regions",
