@@ -303,8 +303,8 @@ def run_schedule(
     No deadlock: where one stage waits for its neighbour to receive, while that one waits for it to
     receive, both wait for ever; textbook 1F1B with blocking sends does that. So a stage does not
     wait until an output or a gradient has been received before it goes on; neither can it change
-    that memory before. And a receive that is posted before the computation it is not needed for
-    lets the message arrive meanwhile.
+    that memory before. And what the next action needs can arrive during this one, if its receive is
+    posted before.
 
     Args:
         stage: the calling rank's. It is used through ``forward``, ``backward``, ``receive_buffer``,

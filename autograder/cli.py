@@ -63,7 +63,9 @@ def grade(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(help="A problem (all_reduce or 1.7) or a check to run; may be repeated."),
+        typer.Option(
+            help="A part (ddp or 3), a problem (all_reduce or 1.7) or a check; may be repeated."
+        ),
     ] = None,
     isolation: Annotated[
         Isolation, typer.Option(help="What confines the submission; auto is the strongest here.")

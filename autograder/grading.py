@@ -43,7 +43,7 @@ MEDDLING = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 
 
 class UnknownCheck(ValueError):
-    """`Grading.only` names something that is neither a problem nor a check."""
+    """`Grading.only` names something that is not there."""
 
 
 class UnfairChecks(ValueError):
@@ -58,7 +58,7 @@ class Grading:
         submission, reference: implementations as `{file name: bytes}`.
         unusable: why nothing in the submission can be graded; every row then says so.
         budget: seconds that it may take in all.
-        only: ids or numbers of problems or checks; the others are not run.
+        only: ids or numbers of parts, problems or checks, or modules; the others are not run.
         confinement: the boundary around what runs the submission.
         backend: what the submission communicates with.
         changed: called with the grade once it is planned, and after every check.
@@ -162,7 +162,7 @@ class _Plugin:
         try:
             items[:] = self._in_order(items)
             grade = plan(self._grading.manifest, items, self._grading.about)
-            _require_known(self._grading.only, grade.rows)
+            _require_known(self._grading.only, grade.rows, self._grading.manifest)
         except Exception as error:
             self.fault = error
             items.clear()
@@ -170,7 +170,8 @@ class _Plugin:
         self.grade = grade
         self._grading.changed(grade)
         if only := self._grading.only:
-            wanted = {row.check_id for row in grade.rows if _wanted(row, only)}
+            manifest = self._grading.manifest
+            wanted = {row.check_id for row in grade.rows if _wanted(row, only, manifest)}
             items[:] = [item for item in items if check_id(item) in wanted]
 
     def _in_order(self, items: list[pytest.Item]) -> list[pytest.Item]:
@@ -351,19 +352,20 @@ def _part(shares: Sequence[Share], kind: str) -> Fraction:
     return sum((share.fraction for share in shares if share.kind == kind), Fraction(0))
 
 
-def _require_known(only: Sequence[str], rows: Sequence[Row]) -> None:
+def _require_known(only: Sequence[str], rows: Sequence[Row], manifest: Manifest) -> None:
     problems = list(dict.fromkeys(row.problem_id for row in rows))
     checks = [row.check_id for row in rows]
+    parts = list(dict.fromkeys(problem.part for problem in manifest.problems))
     for name in only:
-        if not any(_wanted(row, [name]) for row in rows):
-            near = difflib.get_close_matches(name, [*problems, *checks], n=3)
-            hint = (
-                f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(problems)}"
-            )
-            raise UnknownCheck(f"There is no problem or check {name!r}; {hint}")
+        if not any(_wanted(row, [name], manifest) for row in rows):
+            near = difflib.get_close_matches(name, [*parts, *problems, *checks], n=3)
+            hint = f"did you mean {', '.join(near)}?" if near else f"parts are {', '.join(parts)}"
+            raise UnknownCheck(f"There is no part, problem or check {name!r}; {hint}")
 
 
-def _wanted(row: Row, only: Sequence[str]) -> bool:
-    """Whether it, or its problem, is named: by its id or by its number."""
-    names = (row.check_id, row.number, row.problem_id, row.problem_number)
-    return any(name in only for name in names)
+def _wanted(row: Row, only: Sequence[str], manifest: Manifest) -> bool:
+    """Whether it, its problem or its part is named, by id or number; or its module."""
+    problem = manifest.problem(row.problem_id)
+    part = next(one for one in manifest.parts if one.id == problem.part)
+    names = (row.check_id, row.number, problem.id, problem.number, part.id, part.number)
+    return any(name in only for name in (*names, problem.module))

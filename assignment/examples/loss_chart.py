@@ -35,7 +35,7 @@ def told(losses: Sequence[float], right: Sequence[float]) -> str:
     """The same in words."""
     size, first = difference(losses, right)
     if not first:
-        return f"the same to within {size:.1g} of it"
+        return f"the same as one process, to within {size:.1g}"
     return f"another loss from step {first} on" + (f", by up to {size:.1%}" if size < 10 else "")
 
 

@@ -151,6 +151,8 @@ def agreement(results: Sequence[Mapping[str, float]]) -> list[str]:
         verdict = "" if size <= CLOSE else f"   differs, most on rank {worst}"
         what = name if name == "output" else f"gradient of {name}"
         lines.append(f"{what:<40}{size:>10.1e}{verdict}")
+    if all(size <= CLOSE for result in results for size in result.values()):
+        lines += ["", "All agree."]
     return lines
 
 

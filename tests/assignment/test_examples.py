@@ -30,7 +30,7 @@ def block(implementation: str) -> Any:
 
 def test_curves_are_told_apart_only_where_rounding_cannot_be_why(chart: Any) -> None:
     right = CURVES["one process"]
-    assert chart.told(CURVES["ddp"], right) == "the same to within 5e-05 of it"
+    assert chart.told(CURVES["ddp"], right) == "the same as one process, to within 5e-05"
     assert chart.told(CURVES["tensor"], right) == "another loss from step 2 on, by up to 100.0%"
     assert chart.told([3.0, 2.0, float("nan")], right) == "another loss from step 3 on"
 
@@ -39,7 +39,7 @@ def test_the_chart_has_a_curve_for_each_training_and_names_what_is_missing(chart
     svg = ElementTree.fromstring(chart.draw(CURVES, ["pipeline: left out (5.6 < 6)"]))
     texts = [text.text for text in svg.iter(f"{SVG}text")]
     assert "one process" in texts
-    assert "ddp: the same to within 5e-05 of it" in texts
+    assert "ddp: the same as one process, to within 5e-05" in texts
     assert "pipeline: left out (5.6 < 6)" in texts
     curves = [path for path in svg.iter(f"{SVG}path") if path.get("stroke-dasharray")]
     assert len({path.get("stroke-dashoffset") for path in curves}) == len(CURVES)
@@ -82,7 +82,7 @@ def test_every_training_finds_the_same_losses_or_is_named_as_not_written(
     assert names[0] in drawn
     for name in names[1:]:
         (told,) = [line for line in out.splitlines() if line.startswith(f"{name}:")]
-        assert "the same to within" in told or "not written yet" in told, told
+        assert "the same as one process" in told or "not written yet" in told, told
         assert told in drawn
     assert "one process, step" in out
     assert (tmp_path / "none.html").exists()

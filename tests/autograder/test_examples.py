@@ -38,7 +38,7 @@ def test_the_reference_finds_the_same_losses_in_every_way(
     reference.examples.train_mlp.main([*SMALL, "--out", str(tmp_path)])
     out = capsys.readouterr().out
     for name in NAMES:
-        assert told(out, name).startswith("the same to within"), name
+        assert told(out, name).startswith("the same as one process"), name
     pages = {page.name: page.read_text() for page in tmp_path.iterdir()}
     assert sorted(pages) == ["ddp.html", "losses.svg", "none.html", "pipeline.html", "tensor.html"]
     for title in ("ddp, naive", "ddp, flat", "ddp, overlapped"):
@@ -52,7 +52,7 @@ def test_naive_and_flat_can_run_on_the_collectives_of_part_one(
     reference.examples.train_mlp.main(arguments)
     out = capsys.readouterr().out
     for name in ("ddp, naive", "ddp, flat", "ddp, overlapped"):
-        assert told(out, name).startswith("the same to within")
+        assert told(out, name).startswith("the same as one process")
     assert "collectives.py" in (tmp_path / "ddp.html").read_text()
     assert not (tmp_path / "tensor.html").exists()
 
@@ -106,7 +106,7 @@ def test_a_training_that_fails_is_told_with_its_story_and_the_others_go_on(
         reference.examples.train_mlp.main([*SMALL, "--parallel", "ddp", "--out", str(tmp_path)])
     out = capsys.readouterr().out
     assert "ddp, naive fails:\nrank 1 of 4 raised:" in out
-    assert told(out, "ddp, overlapped").startswith("the same to within")
+    assert told(out, "ddp, overlapped").startswith("the same as one process")
     assert "ddp, naive: left out (it fails)" in (tmp_path / "losses.svg").read_text()
     assert "no bucket left" in (tmp_path / "ddp.html").read_text()
 

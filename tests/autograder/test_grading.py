@@ -16,11 +16,20 @@ import pytest
 from autograder import collective, grading, judge
 from autograder.failure import CheckFailed
 from autograder.grade import Grade, Kind, Outcome, Row
-from autograder.grading import FAIR_SHARES, MIN_VALUES, UnfairChecks, UnknownCheck
+from autograder.grading import (
+    FAIR_SHARES,
+    MIN_VALUES,
+    UnfairChecks,
+    UnknownCheck,
+    _wanted,
+)
 from autograder.inputs import Secret, known_secret
 from autograder.judge import Judge
+from autograder.manifest import load
+from autograder.paths import REFERENCE
 from autograder.problem import Share
 from autograder.report import write_all
+from autograder.selfcheck.trial import planned_rows
 
 from .submissions import (
     MANIFEST,
@@ -171,10 +180,18 @@ def test_only_the_checks_that_were_asked_for_are_run(only: list[str]) -> None:
     assert grade.earned == Fraction(1) + Fraction(1, 10)
 
 
+@pytest.mark.parametrize("name", ["tensor_parallel", "4"])
+def test_a_part_stands_for_all_its_checks(name: str) -> None:
+    manifest = load(REFERENCE)
+    rows = planned_rows(manifest)
+    wanted = {row.problem_id for row in rows if _wanted(row, [name], manifest)}
+    assert wanted == {p.id for p in manifest.problems if p.part == "tensor_parallel"}
+
+
 def test_a_name_that_is_no_check_is_refused_with_those_it_may_have_meant() -> None:
-    with pytest.raises(UnknownCheck, match=r"no problem or check 'al_reduce'.*all_reduce"):
+    with pytest.raises(UnknownCheck, match=r"no part, problem or check 'al_reduce'.*all_reduce"):
         graded(reference_files(), ["al_reduce"])
-    with pytest.raises(UnknownCheck, match=r"'7.1'; there are launch, broadcast, barrier$"):
+    with pytest.raises(UnknownCheck, match=r"'7.1'; parts are collectives$"):
         graded(reference_files(), ["7.1"], manifest=SMALL)
 
 
