@@ -66,6 +66,9 @@ def regions(source: str, path: str) -> list[Region]:
     if "\r" in source:
         line = source.count("\n", 0, source.index("\r")) + 1
         raise StubError(path, line, "carriage return found; end lines with \\n alone.")
+    if "\0" in source:  # of which Python 3.11 says different things
+        line = source.count("\n", 0, source.index("\0")) + 1
+        raise StubError(path, line, "this is not valid Python: there is a null byte.")
     try:
         ast.parse(source, path)
     except SyntaxError as error:

@@ -47,7 +47,10 @@ class MemoryPackage(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         assert module.__spec__ is not None
         assert module.__spec__.origin is not None
         module.__file__ = module.__spec__.origin
-        code = compile(self._bytes(module.__name__), module.__file__, "exec", dont_inherit=True)
+        source = self._bytes(module.__name__)
+        if b"\0" in source:  # for which early releases of Python 3.11 name no file
+            raise SyntaxError("source code cannot contain null bytes", (module.__file__, 1, 0, ""))
+        code = compile(source, module.__file__, "exec", dont_inherit=True)
         show_source(module.__file__, self.get_source(module.__name__))
         exec(code, module.__dict__)
 
