@@ -258,6 +258,9 @@ class DistributedDataParallel(nn.Module):
     def finish_gradient_synchronization(self) -> None:
         """Wait until every gradient is the mean over the ranks.
 
+        A bucket that still misses a gradient, because a parameter was not used here, is issued
+        here: the other ranks may be waiting for it.
+
         Every rank calls it after each backward pass outside ``no_sync``, before the next forward
         pass. (What it does elsewhere is left open.)
         """

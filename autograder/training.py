@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -27,8 +28,8 @@ _FINE = 12  # 2, 3 and 4 ranks divide it
 _MOST = {"bfloat16": 20}  # in units of 12: so many that a sum of four is still exact
 _MOST_OTHERS = 2**12
 
-
 _NEVER_COMES = "a bucket that waits for a gradient which never comes"
+_LEFT_OUT = "a bucket without the gradients that were not used here"
 
 
 @dataclass(frozen=True)
@@ -189,9 +190,7 @@ class Training:
         """A rank's inputs, without the steps."""
         return {
             "parameters": [one.described() for one in self.weights],
-            "values": {
-                one.name: tensor(_plain(rng, one), one.dtype) for one in distinct(self.weights)
-            },
+            "values": initial_values(rng, self.weights),
             "cap": megabytes(self.cap),
             "rows": ROWS,
             "keep": self.keep,
@@ -223,10 +222,13 @@ class Training:
         return next(one.same_as or one.name for one in self.weights if one.name == name)
 
 
-def _plain(rng: np.random.Generator, weight: Weight) -> Values:
-    """Initial values: small whole numbers."""
-    kind = np.float32 if weight.dtype == "bfloat16" else weight.dtype
-    return rng.integers(-9, 10, weight.shape).astype(kind)
+def initial_values(rng: np.random.Generator, weights: Sequence[Weight]) -> dict[str, torch.Tensor]:
+    """Of the parameters by name: small whole numbers."""
+    values = {}
+    for one in distinct(weights):
+        kind = np.float32 if one.dtype == "bfloat16" else one.dtype
+        values[one.name] = tensor(rng.integers(-9, 10, one.shape).astype(kind), one.dtype)
+    return values
 
 
 @dataclass
@@ -289,13 +291,14 @@ def require_training(judge: Judge, *trainings: Training) -> list[tuple[Drawn, An
     except CheckFailed as failed:
         told = _unused_in_words(trainings[0])
         if told and "not written yet" not in failed.message:
-            raised = " raised" in failed.message.partition("\n")[0]
+            first_line = failed.message.partition("\n")[0]
+            likely = _LEFT_OUT if "do not agree on the size" in first_line else _NEVER_COMES
             failed.message = f"{told}:\n{failed.message}"
             failed.causes = (
                 ()
-                if raised
+                if " raised" in first_line
                 else (
-                    f"consistent with {_NEVER_COMES}, or with ranks that issue their buckets in "
+                    f"consistent with {likely}, or with ranks that issue their buckets in "
                     "different orders",
                 )
             )
@@ -407,6 +410,16 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
     return f"ranks {', '.join(others)} and {last}" if others else f"rank {last}"
 
 
+def parameters_for_gradients(found: Sequence[Values | None], parameter: torch.Tensor) -> list[str]:
+    """The cause of gradients that are the parameter, which is the same on all ranks."""
+    values = array(parameter).values
+    if not all(_same(one, values) for one in found):
+        return []
+    return [
+        "consistent with the mean of the parameters, where that of their gradients was asked for"
+    ]
+
+
 def gradient_causes(
     group: Sequence[int],
     world_size: int,
@@ -458,16 +471,17 @@ def _causes(
     training = drawn.training
     local = drawn.local(step, weight)
     given = drawn.inputs[training.group[0]]
-    if given is not None and all(
-        _same(one, array(given["values"][weight.name]).values) for one in found
-    ):
-        return ["consistent with the parameters themselves, where gradients were asked for"]
+    assert given is not None
+    if causes := parameters_for_gradients(found, given["values"][weight.name]):
+        return causes
     if _unused_in_words(training) and all(
         _same(one, np.zeros(weight.shape) if own is None else own)
         for one, own in zip(found, local, strict=True)
     ):
         return [f"consistent with {_NEVER_COMES}"]
     if causes := _by_micro_batch(drawn, step, weight, found):
+        return causes
+    if causes := _sent_too_early(training.group, found, local):
         return causes
     return gradient_causes(
         training.group,
@@ -481,6 +495,23 @@ def _causes(
     )
 
 
+def _sent_too_early(
+    group: Sequence[int], found: Sequence[Values | None], local: Sequence[Values | None]
+) -> list[str]:
+    """Where the mean lacks what some ranks, or all, would have put in."""
+    given = {rank: own for rank, own in zip(group, local, strict=True) if own is not None}
+    zeros = np.zeros_like(next(iter(given.values())))
+    for count in range(len(given)):
+        for early in combinations(given, len(given) - count):
+            there = sum((own for rank, own in given.items() if rank not in early), zeros)
+            if all(_same(one, there / len(group)) for one in found):
+                where = f", on {ranks_in_words(early)}" if count else ""
+                return [
+                    f"consistent with a bucket that was sent before this gradient was there{where}"
+                ]
+    return []
+
+
 def _by_micro_batch(
     drawn: Drawn, step: int, weight: Weight, found: Sequence[Values | None]
 ) -> list[str]:
@@ -491,12 +522,18 @@ def _by_micro_batch(
         return []
     means = [np.mean([own[micro] for own in parts], axis=0) for micro in range(count)]
     readings: Mapping[str, Sequence[Values]] = {
+        "only the first micro-batch having been averaged, as without no_sync": [means[0]]
+        * len(parts),
         "only the last micro-batch having been averaged, without those inside no_sync": [means[-1]]
         * len(parts),
         "the gradients of the micro-batches inside no_sync staying on their ranks, and only those "
         "of the last one being averaged": [sum(own[:-1]) + means[-1] for own in parts],
         "the gradients being divided by the number of micro-batches as well": [
             np.asarray(sum(means) / count)
+        ]
+        * len(parts),
+        "a bucket that was sent before the gradient of the last micro-batch was there": [
+            np.asarray(sum(means[:-1]))
         ]
         * len(parts),
         "the last micro-batch not having been averaged": [

@@ -21,6 +21,8 @@ from autograder.training import (
     as_values,
     distinct,
     gradient_causes,
+    initial_values,
+    parameters_for_gradients,
     ranks_in_words,
     trainable,
     wrong_gradient,
@@ -175,10 +177,13 @@ def require_means(judge: Judge, calls: Sequence[Reduction]) -> list[Answer]:
     except CheckFailed as failed:
         _add_unused(first, failed)
         raise
-    for call, (_, local), answer in zip(calls, drawn, answers, strict=True):
+    for call, (inputs, local), answer in zip(calls, drawn, answers, strict=True):
         judge.note(call.facts)
+        given = inputs[call.group[0]]
+        assert given is not None
         for one in distinct(call.weights):
-            _require_mean(call, one, local.get(one.name, [None] * len(call.group)), answer)
+            own = local.get(one.name, [None] * len(call.group))
+            _require_mean(call, one, given["values"][one.name], own, answer)
     return answers
 
 
@@ -197,15 +202,12 @@ def _draw(call: Reduction, rng: np.random.Generator) -> tuple[list[dict[str, Any
         ]
         for rank, own, given in zip(call.group, values, gradients, strict=True):
             given[one.name] = tensor(own, one.dtype) if rank in users else None
-    zeros = {
-        one.name: torch.zeros(one.shape, dtype=getattr(torch, one.dtype))
-        for one in distinct(call.weights)
-    }
+    parameters = initial_values(rng, call.weights)  # the same everywhere, as in training
     inputs: list[dict[str, Any] | None] = [None] * call.world_size
     for rank, given in zip(call.group, gradients, strict=True):
         inputs[rank] = {
             "parameters": [one.described() for one in call.weights],
-            "values": zeros,
+            "values": parameters,
             "gradients": given,
             "flat": call.flat,
             "given": call.given,
@@ -230,7 +232,11 @@ def _add_unused(call: Reduction, failed: CheckFailed) -> None:
 
 
 def _require_mean(
-    call: Reduction, one: Weight, local: Sequence[Values | None], answer: Answer
+    call: Reduction,
+    one: Weight,
+    parameter: torch.Tensor,
+    local: Sequence[Values | None],
+    answer: Answer,
 ) -> None:
     found = [
         as_values(rank, one, answer.get(rank, "gradients", dict).get(one.name))
@@ -242,7 +248,7 @@ def _require_mean(
         mean = np.asarray(np.mean([zeros if own is None else own for own in local], axis=0))
     users = call.users(one.name)
     if wrong := wrong_gradient(one, call.group, users, found, mean):
-        causes = gradient_causes(
+        causes = parameters_for_gradients(found, parameter) or gradient_causes(
             call.group,
             call.world_size,
             users,

@@ -25,6 +25,7 @@ from autograder.problem import problem
 from autograder.training import LAYERS, Training, Weight, is_just, require_training
 
 ID = "distributed_data_parallel"
+PARTLY_USED = 200  # bytes: the weight and the bias of a layer fit into one bucket
 
 
 @problem(ID, share="1/10")
@@ -63,11 +64,9 @@ def test_several_backwards(judge: Judge) -> None:
 @problem(ID, share="1/10")
 def test_unused_on_a_rank(judge: Judge) -> None:
     """A parameter that one rank has not used counts as zero there, in this step or the next."""
-    require_training(
-        judge,
-        Training(world_size=3, unused=_head_on_rank_1),
-        Training(world_size=3, micro_batches=2, unused=_body_in_the_last),
-    )
+    head = Training(world_size=3, unused=_head_on_rank_1)
+    body = Training(world_size=3, micro_batches=2, unused=_body_in_the_last)
+    require_training(judge, head, replace(head, cap=PARTLY_USED), body)
 
 
 def _head_on_rank_1(step: int, micro_batch: int, place: int) -> Collection[str]:
@@ -83,7 +82,8 @@ def _body_in_the_last(step: int, micro_batch: int, place: int) -> Collection[str
 def test_unused_in_turns(judge: Judge) -> None:
     """Every rank has another unused parameter, so the buckets are complete in other orders."""
     even = tuple(replace(one, shape=(32,)) for one in LAYERS)  # so that no size gives it away
-    require_training(judge, Training(even, world_size=4, cap=128, steps=3, unused=_another_on_each))
+    alone = Training(even, world_size=4, cap=128, steps=3, unused=_another_on_each)
+    require_training(judge, alone, replace(alone, cap=2 * 128))  # then two in a bucket
 
 
 def _another_on_each(step: int, micro_batch: int, place: int) -> Collection[str]:
@@ -111,7 +111,8 @@ def test_oversize(judge: Judge) -> None:
 @problem(ID, share="1/40", kind="edges")
 def test_unused_everywhere(judge: Judge) -> None:
     """A parameter that no rank uses: None or zero, and the others are as they should be."""
-    require_training(judge, Training(world_size=3, unused=lambda *_: ("body.bias",)))
+    alone = Training(world_size=3, unused=lambda *_: ("body.bias",))
+    require_training(judge, alone, replace(alone, cap=PARTLY_USED))
 
 
 @problem(ID, share="1/40", kind="edges")

@@ -19,6 +19,7 @@ from multirank import Operation, Run
 
 from . import training
 from .calls import Call, group_name
+from .explain import listed
 from .running import Subject, Worlds, fail, require_finished
 from .training import Spec, Values
 
@@ -26,7 +27,8 @@ SPEC = Spec({"embedding": 30, "body": 28, "gate": 11, "head": 36, "bias": 8}, {}
 MIXED = replace(
     SPEC, dtypes={"body": torch.bfloat16, "gate": torch.bfloat16, "head": torch.float64}
 )
-CAP = 150  # bytes of a bucket, in most tests
+CAP = 150  # bytes of a bucket, in most tests; each holds one parameter
+PARTLY_USED = 200  # some hold two, of which one may be unused
 MIB = 2**20
 Group = tuple[int, ...] | None
 
@@ -92,8 +94,12 @@ def require_means(
     ranks: Sequence[int],
     found: Sequence[Mapping[str, Tensor | None]],
     local: Sequence[Mapping[str, Tensor | None]],
+    mistakes: Mapping[str, Sequence[Mapping[str, Tensor | None]]] | None = None,
 ) -> None:
-    """Every gradient is the mean over the ranks, where None counts as zero."""
+    """Every gradient is the mean over the ranks, where None counts as zero.
+
+    mistakes: by what is told of each, the gradients whose means are found then.
+    """
     __tracebackhide__ = True
     for name in spec.layers:
         given = [own.get(name) for own in local]
@@ -105,7 +111,7 @@ def require_means(
                 if gradient is not None and (name in spec.frozen or bool(gradient.any())):
                     fail(f"{what}: `{name}` has got a gradient on rank {rank}; it must have none.")
                 continue
-            mean = torch.stack(present).sum(0) / len(ranks)
+            mean = mean_of(given, present[0])
             idle = [one for one in ranks if one not in users]
             note = [f"`{name}` was not used on ranks {idle}: it counts as zero there"]
             if gradient is None:
@@ -118,8 +124,29 @@ def require_means(
                         f"  must be {mean.tolist()[:6]} ...",
                         *(note if idle else []),
                     ],
-                    causes(ranks, name, found, given, mean),
+                    likely_mistakes(name, found, mean, mistakes or {})
+                    or causes(ranks, name, found, given, mean),
                 )
+
+
+def mean_of(given: Sequence[Tensor | None], like: Tensor) -> Tensor:
+    """The mean over the ranks, where None counts as zero."""
+    zeros = torch.zeros_like(like)
+    return torch.stack([zeros if own is None else own for own in given]).sum(0) / len(given)
+
+
+def likely_mistakes(
+    name: str,
+    found: Sequence[Mapping[str, Tensor | None]],
+    mean: Tensor,
+    mistakes: Mapping[str, Sequence[Mapping[str, Tensor | None]]],
+) -> list[str]:
+    """The first mistake that all ranks bear out."""
+    for words, local in mistakes.items():
+        wrong = mean_of([own.get(name) for own in local], mean)
+        if all((own := one[name]) is not None and torch.equal(own, wrong) for one in found):
+            return [words]
+    return []
 
 
 def causes(
@@ -365,6 +392,14 @@ def test_partition_buckets_leaves_out_what_is_frozen(run: Runner) -> None:
 # --- DistributedDataParallel --------------------------------------------------------------------
 
 
+# What is averaged in place of all micro-batches of a step, by what is told of it.
+INCOMPLETE = {
+    "only the first micro-batch having been averaged, as without no_sync": slice(1),
+    "only the last micro-batch having been averaged": slice(-1, None),
+    "a bucket that was sent before this gradient was there": slice(-1),
+}
+
+
 def train(
     run: Runner,
     world_size: int,
@@ -390,7 +425,15 @@ def train(
     ]
     name = None if group is None else group_name(group)
     inputs = multirank.per_rank(given)
-    done = run("DistributedDataParallel", world_size, training.train, name, spec, cap / MIB, inputs)
+    try:
+        done = run(
+            "DistributedDataParallel", world_size, training.train, name, spec, cap / MIB, inputs
+        )
+    except pytest.fail.Exception as failed:
+        told = str(failed)
+        if (idle := unused_in_words(ranks, steps, unused)) and "not written yet" not in told:
+            failed.msg = "\n".join([f"{idle}:", *less_guesses(told), *why_unused_fails(told)])
+        raise
     for step in range(steps):
         require_means(
             f"DistributedDataParallel, step {step + 1} of {steps} on ranks {ranks}",
@@ -398,8 +441,41 @@ def train(
             ranks,
             [done.results[rank]["gradients"][step] for rank in ranks],
             [local_gradients(spec, given[rank][step]) for rank in ranks],
+            {
+                words: [local_gradients(spec, given[rank][step][some]) for rank in ranks]
+                for words, some in INCOMPLETE.items()
+            },
         )
     return done
+
+
+def unused_in_words(
+    ranks: Sequence[int], steps: int, unused: Callable[[int, int], Collection[str]]
+) -> str:
+    """Which parameter was not used where, in the first step that has one; empty if all were."""
+    for step in range(steps):
+        for name in (name for rank in ranks for name in unused(step, rank)):
+            idle = [rank for rank in ranks if name in unused(step, rank)]
+            return f"Parameter `{name}` was not used on {listed(idle)} in step {step + 1}"
+    return ""
+
+
+def less_guesses(told: str) -> list[str]:
+    """The lines of a failure without its causes: what was not used says more."""
+    return [line for line in told.splitlines() if not line.startswith("  consistent with ")]
+
+
+def why_unused_fails(told: str) -> list[str]:
+    """What is likely where ranks do not come to an end, or do not fit together."""
+    if " raises " in told.partition("\n")[0]:
+        return []
+    if "do not agree on the size" in told:
+        likely = "a bucket without the gradients that were not used here"
+    else:
+        likely = "a bucket that waits for a gradient which never comes"
+    return [
+        f"  consistent with {likely}, or with ranks that issue their buckets in different orders"
+    ]
 
 
 def step_of(done: Run, rank: int, number: int) -> tuple[list[Operation], float, float]:
@@ -445,8 +521,9 @@ class TestDistributedDataParallel:
         def another_on_each(step: int, rank: int) -> Collection[str]:
             return ([*SPEC.layers][(step + rank) % 5],)
 
-        train(run, 3, unused=bias_on_rank_1)
-        train(run, 3, unused=another_on_each)
+        for cap in (CAP, PARTLY_USED):
+            train(run, 3, cap=cap, unused=bias_on_rank_1)
+            train(run, 3, cap=cap, unused=another_on_each)
 
     @pytest.mark.problem("distributed_data_parallel", share=0.1)
     def test_all_kinds_of_parameters(self, run: Runner) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 import pytest
@@ -15,11 +15,13 @@ from autograder.training import (
     LAYERS,
     Drawn,
     Training,
+    Values,
     Weight,
     as_values,
     buckets_of,
     gradient_causes,
     is_just,
+    parameters_for_gradients,
     ranks_in_words,
     require_gradients,
     wrong_gradient,
@@ -194,6 +196,66 @@ def test_a_sum_is_named() -> None:
     found = [np.array([48.0, 36.0, 60.0])] * 2
     (told, *_) = gradient_causes([0, 1], 2, [0, 1], found, local)
     assert "a sum where a mean was asked for" in told
+
+
+def causes_of(training: Training, wrong: Callable[[Drawn, Weight], list[Values]]) -> str:
+    """What is said of the first step's gradients where they are wrong in one way."""
+    drawn = draw(training)
+    gradients = [wrong(drawn, weight) for weight in training.weights]
+    outputs: list[dict[str, object]] = [
+        {
+            "gradients": [
+                {
+                    weight.name: torch.from_numpy(by_place[place]).to(getattr(torch, weight.dtype))
+                    for weight, by_place in zip(training.weights, gradients, strict=True)
+                }
+            ]
+        }
+        for place in range(training.world_size)
+    ]
+    with pytest.raises(CheckFailed) as told:
+        require_gradients(drawn, Answer(outputs, Trace()))
+    return " ".join(told.value.causes)
+
+
+def test_parameters_in_place_of_gradients_are_named() -> None:
+    def parameters(drawn: Drawn, weight: Weight) -> list[Values]:
+        inputs = drawn.inputs[0]
+        assert inputs is not None
+        return [inputs["values"][weight.name].numpy()] * 2
+
+    told = causes_of(Training(world_size=2, steps=1), parameters)
+    assert "the mean of the parameters" in told
+    assert parameters_for_gradients([MEAN, MEAN + 1], torch.from_numpy(MEAN)) == []
+
+
+def test_a_bucket_that_was_sent_too_early_is_named() -> None:
+    def zeros(drawn: Drawn, weight: Weight) -> list[Values]:
+        return [np.zeros(weight.shape)] * 3
+
+    def without_ranks_0_and_2(drawn: Drawn, weight: Weight) -> list[Values]:
+        own = drawn.local(0, weight)[1]
+        assert own is not None
+        return [own / 3] * 3
+
+    early = "consistent with a bucket that was sent before this gradient was there"
+    training = Training(world_size=3, steps=1)
+    assert causes_of(training, zeros) == early
+    assert causes_of(training, without_ranks_0_and_2) == f"{early}, on ranks 0 and 2"
+
+
+def test_micro_batches_that_are_not_in_the_mean_are_named() -> None:
+    def of(first: int, end: int) -> Callable[[Drawn, Weight], list[Values]]:
+        def mean(drawn: Drawn, weight: Weight) -> list[Values]:
+            parts = [own[weight.name][first:end] for own in drawn.own[0]]
+            return [np.sum(parts, axis=(0, 1)) / 2] * 2
+
+        return mean
+
+    training = Training(world_size=2, steps=1, micro_batches=3)
+    assert "only the first micro-batch" in causes_of(training, of(0, 1))
+    assert "only the last micro-batch" in causes_of(training, of(2, 3))
+    assert "before the gradient of the last micro-batch" in causes_of(training, of(0, 2))
 
 
 def test_ranks_are_listed_as_people_do() -> None:

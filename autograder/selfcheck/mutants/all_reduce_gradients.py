@@ -36,6 +36,17 @@ MUTANTS = [
     ),
     mutant(
         "all_reduce_gradients",
+        "all_reduce_gradients averages the parameters",
+        "The tensor of a parameter was taken for its gradient.",
+        (
+            "gradients = flatten_gradients(message)",
+            "gradients = torch.cat([parameter.flatten() for parameter in message])",
+        ),
+        ["*"],
+        told="the mean of the parameters",
+    ),
+    mutant(
+        "all_reduce_gradients",
         "all_reduce_gradients divides by the number of all ranks",
         "get_world_size() without the group.",
         (

@@ -87,6 +87,30 @@ MUTANTS = [
         ["unused_on_a_rank", "unused_in_turns"],
         told="issue their buckets in different orders",
     ),
+    mutant(
+        ID,
+        "DDP leaves None gradients out of a bucket",
+        "They were skipped where the bucket is flattened, so ranks send other sizes.",
+        {
+            ISSUE: """
+            bucket = self._buckets[len(self._issued)]
+            bucket = [p for p in bucket if p.grad is not None] or bucket
+            gradients = flatten_gradients(bucket)
+            work = dist.all_reduce(gradients, ReduceOp.AVG, group=self.group, async_op=True)
+            self._issued.append((bucket, gradients, work))
+            """,
+            FINISH: """
+            while len(self._issued) < len(self._buckets):
+                self._issue_next_bucket()
+            for bucket, gradients, work in self._issued:
+                work.wait()
+                unflatten_gradients(gradients, bucket)
+            self._expect_gradients()
+            """,
+        },
+        ["unused_on_a_rank", "unused_in_turns"],
+        told="a bucket without the gradients that were not used here",
+    ),
     mistake(
         "DDP averages the parameters",
         "A post-accumulate hook is given the parameter, and it was taken for the gradient.",
@@ -98,7 +122,7 @@ MUTANTS = [
         self._issued.append((gradients, work))
         """,
         [*MEANS, "one_rank"],
-        told="the parameters themselves, where gradients were asked for",
+        told="the mean of the parameters",
     ),
     mistake(
         "DDP adds and does not divide",
@@ -225,6 +249,23 @@ MUTANTS = [
         also=("a buffer or a result that was kept",),
     ),
     mistake(
+        "DDP sends as ever inside no_sync",
+        "A context manager that only yields; then the buckets of the first micro-batch are sent.",
+        NO_SYNC,
+        "yield",
+        ["accumulation", "unused_on_a_rank", "calls_and_bytes"],
+        told="only the first micro-batch having been averaged",
+    ),
+    mistake(
+        "DDP sends a bucket before its last gradient is there",
+        "A hook on the tensor comes before the gradient is in p.grad.",
+        INIT,
+        ("register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]", "register_hook("),
+        [*MEANS, "one_rank"],
+        told="a bucket that was sent before this gradient was there",
+        also=("a bucket that was sent before the gradient of the last micro-batch was there",),
+    ),
+    mistake(
         "DDP stays in no_sync where an exception passes",
         "Without try and finally.",
         NO_SYNC,
@@ -254,7 +295,7 @@ MUTANTS = [
         ),
         ["unused_on_a_rank", "unused_in_turns", *LATE],
         told="issued after backward",
-        also=("contribution is missing",),
+        also=("a bucket that was sent before this gradient was there",),
     ),
     mistake(
         "DDP leaves the means in its buckets",
