@@ -149,7 +149,10 @@ _CALLED = "called: run_schedule(schedule=['F0 F1 F2 F3 B0 B1 B2 B3'"
         ("ddp", "broadcast_parameters", _NO_SUCH_NAME, "", "raises NameError", "own partner"),
         ("ddp", "broadcast_parameters", _ONE_SENDS_MORE, "", "the size", "a message of"),
         ("pipeline_parallel", "run_schedule", _WARNED_BY_TORCH, "", _CALLED, "had printed"),
-        ("pipeline_parallel", "run_schedule", _BLOCKING_SCHEDULE, "1f1b", "schedule hangs", "not be"),
+        (
+            *("pipeline_parallel", "run_schedule", _BLOCKING_SCHEDULE, "1f1b"),
+            *("run_schedule hangs", "cannot be imported"),
+        ),
         ("pipeline_parallel", "run_schedule", _ONE_BUFFER, "1f1b", "changed before wait()", "off"),
         (
             *("pipeline_parallel", "run_schedule", (_SHARE, "share = 1"), "weighs"),
@@ -172,6 +175,30 @@ def test_a_mistake_in_training_is_told_its_cause_and_no_other(
     text = said_of(tmp_path, files, module, "-x", "-k", f"{function} and {tests or function}")
     assert told in text
     assert not_told not in text
+
+
+_IN_PLACE = "dist.all_reduce(x, group=group)\nreturn x"
+_BIAS = "return reduce_from_tensor_parallel_region(F.linear(x, self.weight, self.bias), self.group)"
+_SPLIT = ('_own_part if backward == "split" else _reduce_scatter', "_own_part")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("function", "patch", "test", "told"),
+    [
+        ("_all_reduce", _IN_PLACE, "test_forward_and_backward", "clone() it first"),
+        ("_all_reduce", _IN_PLACE, "test_beside_the_input", "clone() it first"),
+        ("GatherFrom.forward", _SPLIT, "test_gather_from", "a split, where the gradients"),
+        ("RowParallelLinear.forward", _BIAS, "test_RowParallel", "a bias that every rank adds"),
+        ("RowParallelLinear.forward", _BIAS, "test_ParallelMLP", "a bias that every rank adds"),
+    ],
+    ids=["gradient in place", "beside what is in place", "split", "bias", "bias of an MLP"],
+)
+def test_a_mistake_in_parallel_layers_is_told_its_cause(
+    tmp_path: Path, function: str, patch: Patch, test: str, told: str
+) -> None:
+    files = patched({function: patch}, file="tensor_parallel")
+    assert told in said_of(tmp_path, files, "tensor_parallel", "-k", test)
 
 
 @pytest.mark.slow
