@@ -162,13 +162,10 @@ def require_region(
     plus = " + x" if beside else ""
     n, dim = len(ranks), options.get("dim", -1)
     in_place = "an all-reduce in place of what is needed elsewhere, too: clone() it first"
-    times = 2 if beside else 1  # what is added to itself, when it has become the sum
-    guesses = {
-        "output": {in_place: [times * add(x)] * n},
-        "input_gradient": {in_place: [times * add(gradient)] * n},
-        "x": {in_place: [add(x)] * n},
-        "gradient": {in_place: [add(gradient)] * n},
-    }
+    guesses = {"x": {in_place: [add(x)] * n}, "gradient": {in_place: [add(gradient)] * n}}
+    if beside:  # the sum is then added to what has become the sum
+        guesses["output"] = {in_place: [2 * add(x)] * n}
+        guesses["input_gradient"] = {in_place: [2 * add(gradient)] * n}
     if options.get("backward") == "reduce_scatter":
         split = [own.chunk(n, dim)[place] for place, own in enumerate(gradient)]
         cause = "a split, where the gradients of all ranks must be added first"
@@ -181,7 +178,7 @@ def require_region(
     ):
         if key != "gradient" or not summed:
             actual = [one[key] for one in found]
-            require_close(what, ranks, actual, right, guesses=guesses[key])
+            require_close(what, ranks, actual, right, guesses=guesses.get(key))
     return done
 
 

@@ -177,6 +177,7 @@ def test_a_mistake_in_training_is_told_its_cause_and_no_other(
     assert not_told not in text
 
 
+_ADDED = "return _all_reduce(grad, None), None"
 _IN_PLACE = "dist.all_reduce(x, group=group)\nreturn x"
 _BIAS = "return reduce_from_tensor_parallel_region(F.linear(x, self.weight, self.bias), self.group)"
 _SPLIT = ('_own_part if backward == "split" else _reduce_scatter', "_own_part")
@@ -186,13 +187,26 @@ _SPLIT = ('_own_part if backward == "split" else _reduce_scatter', "_own_part")
 @pytest.mark.parametrize(
     ("function", "patch", "test", "told"),
     [
+        (
+            "ReduceFrom.backward",
+            _ADDED,
+            "test_forward_and_backward",
+            "with a sum over the ranks of",
+        ),
         ("_all_reduce", _IN_PLACE, "test_forward_and_backward", "clone() it first"),
         ("_all_reduce", _IN_PLACE, "test_beside_the_input", "clone() it first"),
         ("GatherFrom.forward", _SPLIT, "test_gather_from", "a split, where the gradients"),
         ("RowParallelLinear.forward", _BIAS, "test_RowParallel", "a bias that every rank adds"),
         ("RowParallelLinear.forward", _BIAS, "test_ParallelMLP", "a bias that every rank adds"),
     ],
-    ids=["gradient in place", "beside what is in place", "split", "bias", "bias of an MLP"],
+    ids=[
+        "added again",
+        "gradient in place",
+        "beside what is in place",
+        "split",
+        "bias",
+        "bias of an MLP",
+    ],
 )
 def test_a_mistake_in_parallel_layers_is_told_its_cause(
     tmp_path: Path, function: str, patch: Patch, test: str, told: str
