@@ -53,8 +53,8 @@ class Twins:
 
     def __init__(self, ours: Any, layer: Layer, group: dict[str, Any]) -> None:
         first = dist.get_process_group_ranks(group.get("group"))[0]
-        self.full = _full(ours, layer, seed=first)  # of the rank that has the master
-        own = _full(ours, layer, seed=dist.get_rank() if layer.masters_differ else first)
+        self.full = full(ours, layer, seed=first)  # of the rank that has the master
+        own = full(ours, layer, seed=dist.get_rank() if layer.masters_differ else first)
         make = getattr(ours, layer.kind)
         activation = getattr(F, layer.activation)
         options = layer.options | group
@@ -80,8 +80,8 @@ class Twins:
         return sum(not storage.expired() for storage in self._storages)  # type: ignore[no-untyped-call]
 
 
-def _full(ours: Any, layer: Layer, seed: int) -> Any:
-    """The layer on one device, drawn with a seed."""
+def full(ours: Any, layer: Layer, seed: int) -> Any:
+    """The layer on one device, drawn with a seed. ours: the module that has Attention."""
     torch.manual_seed(seed)
     sizes, dtype, bias = layer.sizes, getattr(torch, layer.dtype), layer.bias
     match layer.kind:

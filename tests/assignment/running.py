@@ -180,19 +180,33 @@ def _story(run: Run) -> list[str]:
         elif hidden_below is None:
             lines.append(line)
     told = [f"{listed(ranks)} raised the same as rank {twin}" for twin, ranks in same.items()]
-    return lines + told
+    return [*_without_empty_headings(lines), *told]
+
+
+def _without_empty_headings(lines: Sequence[str]) -> list[str]:
+    """Without an "it had printed:" below which everything is hidden."""
+    depths = [len(line) - len(line.lstrip()) for line in lines]
+    return [
+        line
+        for line, depth, following in zip(lines, depths, [*depths[1:], 0], strict=True)
+        if line.strip() != "it had printed:" or following > depth
+    ]
 
 
 def _why_unfinished(run: Run, call: Call | None, number: int | None) -> list[str]:
     said = "\n".join(
         rank.log + (rank.exception.message if rank.exception else "") for rank in run.ranks
     )
-    if sizes := re.search(r"op.nbytes. (\d+) vs (\d+). Received data size", said):
+    sizes = re.search(r"op.nbytes. (\d+) vs (\d+). Received data size", said)
+    messages = [op for op in run.trace.operations if op.name in ("send", "recv")]
+    # A collective consists of messages, too, whose sizes are nobody's business but its own.
+    if sizes and {int(sizes[1]), int(sizes[2])} <= {op.nbytes for op in messages}:
         return [
             f"a message of {sizes[1]} bytes meeting a receive for {sizes[2]}: sender and receiver "
             "disagree on a size, or on the order of their messages"
         ]
-    if lonely := next((op for op in run.trace.operations if op.peer == op.rank), None):
+    lonely = next((op for op in messages if op.peer == op.rank), None)
+    if lonely is not None and not _own_exception(run):
         place = source_place(lonely.file, lonely.line)
         return [f"rank {lonely.rank} being its own partner in a {lonely.name} ({place})"]
     if call is None or number is None:
@@ -206,6 +220,12 @@ def _why_unfinished(run: Run, call: Call | None, number: int | None) -> list[str
     if "should not be the same as the rank of the current process" in said:
         return ["a rank being its own partner; what it already has it need not send"]
     return []
+
+
+def _own_exception(run: Run) -> bool:
+    """Whether ranks raised something, and none of it comes from torch.distributed."""
+    tracebacks = [rank.exception.traceback for rank in run.ranks if rank.exception]
+    return bool(tracebacks) and not any("distributed_c10d.py" in one for one in tracebacks)
 
 
 def _meets_strangers(run: Run, call: Call, number: int) -> bool:

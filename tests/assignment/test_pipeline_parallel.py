@@ -8,7 +8,7 @@ are looked at, too: who talks to whom, and what it would take on a modelled netw
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -42,16 +42,25 @@ Runner = Callable[..., Run]
 
 @pytest.fixture
 def run(subject: Subject, worlds: Worlds) -> Runner:
-    """`run(function, world_size, *args, group=None)`: a function of pipelines.py on every rank."""
+    """Runs a function of pipelines.py on every rank: `run(function, world_size, *args)`.
+
+    told: what it does, by name, for messages.
+    """
 
     def run(
-        function: Callable[..., Any], world_size: int, *args: Any, group: Group | None = None
+        function: Callable[..., Any],
+        world_size: int,
+        *args: Any,
+        told: dict[str, Any],
+        group: Group | None = None,
     ) -> Run:
         __tracebackhide__ = True
         name = "PipelineStage" if function is pipelines.drive else function.__name__
-        calls = [Call(name, {rank: {} for rank in range(world_size)}, group=group)]
+        calls = [Call(name, dict.fromkeys(range(world_size), told), group=group)]
         done = worlds.call(subject, world_size, calls, function, *args)
         require_finished(subject, done, calls)
+        if any(op.name == "send" and op.changed is not None for op in done.trace.operations):
+            fail(f"{name} changes what it sends before it has left.", done.warnings)
         return done
 
     return run
@@ -259,7 +268,9 @@ def require_driven(
 ) -> dict[str, Any]:
     """One layer as a stage gives what autograd gives, micro-batch by micro-batch."""
     __tracebackhide__ = True
-    found: dict[str, Any] = run(pipelines.drive, 1, kind, layer, sizes, order).results[0]
+    told = {"index": layer, "num_stages": 4, "actions": order, "microbatch_sizes": list(sizes)}
+    done = run(pipelines.drive, 1, kind, layer, sizes, order, told=told)
+    found: dict[str, Any] = done.results[0]
     what = f"PipelineStage, stage {layer} of 4, {order}"
     module = pipelines.layers(kind)[layer]
     if found["calls"] != len(sizes):
@@ -289,9 +300,13 @@ def require_gradients(
     found: Sequence[Tensor | None],
     parameters: Sequence[nn.Parameter],
     before: float,
-    guesses: dict[str, float] | None = None,
+    guesses: Mapping[str, Sequence[Tensor | None]] | None = None,
+    noted: Sequence[str] = (),
 ) -> None:
-    """Those of the parameters, on top of what was there before."""
+    """Those of the parameters, on top of what was there before.
+
+    guesses: what they would be by themselves, by the mistake that would lead to it.
+    """
     __tracebackhide__ = True
     for number, (got, parameter) in enumerate(zip(found, parameters, strict=True)):
         if parameter.grad is None:
@@ -302,25 +317,40 @@ def require_gradients(
             f"{what}: the gradient of parameter {number}",
             got,
             parameter.grad + before,
-            {words: parameter.grad * one + before for words, one in (guesses or {}).items()}
+            {
+                words: one + before
+                for words, grads in (guesses or {}).items()
+                if (one := grads[number]) is not None
+            }
             | ({"what was there before being lost": parameter.grad} if before else {}),
+            noted,
         )
 
 
 def require_close(
-    what: str, got: Tensor | None, right: Tensor, guesses: dict[str, Tensor] | None = None
+    what: str,
+    got: Tensor | None,
+    right: Tensor,
+    guesses: dict[str, Tensor] | None = None,
+    noted: Sequence[str] = (),
 ) -> None:
-    """Equal up to rounding, in float64."""
+    """Equal up to rounding, in float64.
+
+    noted: what else is known of the run, in case they are not.
+    """
     __tracebackhide__ = True
     if got is None:
         fail(f"{what} is missing.")
     if got.shape != right.shape:
         fail(f"{what} has shape {tuple(got.shape)}; it must be {tuple(right.shape)}.")
     if not torch.allclose(got, right, rtol=1e-9, atol=1e-9):
-        off = (got - right).abs().max().item()
+        wrong = f"off by up to {(got - right).abs().max().item():.4g}"
+        if right.dim() == 0:
+            wrong = f"{got.item():.6g}; it must be {right.item():.6g}"
         fail(
-            f"{what} is off by up to {off:.4g}.",
-            guessed=[
+            f"{what} is {wrong}.",
+            noted,
+            [
                 words
                 for words, one in (guesses or {}).items()
                 if torch.allclose(got, one, rtol=1e-9, atol=1e-9)
@@ -370,7 +400,9 @@ def require_outputs(
     __tracebackhide__ = True
     world_size = 4 if group else stages
     name = group_name(group) if group else None
-    done = run(pipelines.pipeline_forward, world_size, name, kind, stages, sizes, group=group)
+    told = {"num_stages": stages, "microbatch_sizes": list(sizes)}
+    args = (world_size, name, kind, stages, sizes)
+    done = run(pipelines.pipeline_forward, *args, told=told, group=group)
     ranks = list(group or range(stages))
     what = f"pipeline_forward, {stages} stages, micro-batches of {list(sizes)}"
     for stage, rank in enumerate(ranks):
@@ -385,7 +417,8 @@ def require_outputs(
     model = nn.Sequential(*pipelines.layers(kind))
     inputs, _ = pipelines.batch(kind, sizes)
     for number, (got, one) in enumerate(zip(outputs, inputs, strict=True)):
-        require_close(f"{what}: output {number}", got, model(one).detach())
+        right = model(one).detach()
+        require_close(f"{what}: output {number}", got, right, noted=done.warnings)
     return done
 
 
@@ -461,18 +494,22 @@ def require_trained(
     stages = len(orders)
     world_size = 4 if group else stages
     name = group_name(group) if group else None
-    done = run(pipelines.run_schedule, world_size, name, kind, orders, sizes, before, group=group)
+    arguments = {"schedule": list(orders), "microbatch_sizes": list(sizes)}
+    args = (world_size, name, kind, orders, sizes, before)
+    done = run(pipelines.run_schedule, *args, told=arguments, group=group)
     ranks = list(group or range(stages))
     what = f"run_schedule, {stages} stages, micro-batches of {list(sizes)}"
-    model = nn.Sequential(*pipelines.layers(kind))
-    inputs, targets = pipelines.batch(kind, sizes)
-    loss = F.mse_loss(model(torch.cat(inputs)), torch.cat(targets))
-    loss.backward()  # type: ignore[no-untyped-call]
     m = len(sizes)
+    shares = [samples / sum(sizes) for samples in sizes]
+    loss, model = in_one_process(kind, sizes, shares)
     guesses = {
-        "a loss that is not scaled: m times what it must be": float(m),
-        "a loss that is scaled twice": 1 / m,
-        "no gradient at all": 0.0,
+        words: in_one_process(kind, sizes, wrong)
+        for words, wrong in {
+            "a loss that is not scaled: the sum of the micro-batches' means": [1.0] * m,
+            "a loss that is scaled twice": [share / m for share in shares],
+            "micro-batches that count equally, whatever they hold": [1 / m] * m,
+            "nothing being added up": [0.0] * m,
+        }.items()
     }
     for stage, rank in enumerate(ranks[:-1]):
         if done.results[rank]["loss"] is not None:
@@ -483,16 +520,33 @@ def require_trained(
     require_close(
         f"{what}: the loss",
         last["loss"],
-        loss.detach(),
-        {words: loss.detach() * one for words, one in guesses.items()},
+        loss,
+        {words: guess for words, (guess, _) in guesses.items()},
+        done.warnings,
     )
     for stage, rank in enumerate(ranks):
         found = done.results[rank]
-        cuts = pipelines.CUTS[stages]
-        own = list(model[cuts[stage] : cuts[stage + 1]].parameters())
+        own = slice(*pipelines.CUTS[stages][stage : stage + 2])
+        guessed = {
+            words: [one.grad for one in guess[own].parameters()]
+            for words, (_, guess) in guesses.items()
+        }
         told = f"{what}: on stage {stage}, {orders[stage]}"
-        require_gradients(told, found["grads"], own, before or 0.0, guesses)
+        parameters = list(model[own].parameters())
+        require_gradients(told, found["grads"], parameters, before or 0.0, guessed, done.warnings)
     return done
+
+
+def in_one_process(
+    kind: str, sizes: Sequence[int], shares: Sequence[float]
+) -> tuple[Tensor, nn.Sequential]:
+    """The loss to which each micro-batch's adds its share, and the model with its gradients."""
+    model = nn.Sequential(*pipelines.layers(kind))
+    total = torch.zeros((), dtype=torch.float64)
+    for input, target, share in zip(*pipelines.batch(kind, sizes), shares, strict=True):
+        total = total + share * F.mse_loss(model(input), target)
+    total.backward()  # type: ignore[no-untyped-call]
+    return total.detach(), model
 
 
 @pytest.mark.problem("run_schedule", share=0.2)

@@ -8,7 +8,7 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,7 @@ CLOSE = {torch.float32: 1e-4, torch.bfloat16: 6e-2}
 COPY, REDUCE = "copy_to_tensor_parallel_region", "reduce_from_tensor_parallel_region"
 GATHER, SCATTER = "gather_from_tensor_parallel_region", "scatter_to_tensor_parallel_region"
 PAIR = (COPY, REDUCE)
+Parts = list[Tensor]
 
 
 @pytest.fixture
@@ -69,11 +70,13 @@ def require_close(
     actual: Sequence[Tensor | None],
     expected: Sequence[Tensor],
     largest: float = 0.0,
+    guesses: Mapping[str, Parts] | None = None,
 ) -> None:
     """Fails unless every rank has what it should have.
 
     largest: of what is computed together with it; the gradient of a bias may be zero but for
         rounding.
+    guesses: what the ranks would have, by the mistake that would lead to it.
     """
     __tracebackhide__ = True
     for rank, held, right in zip(ranks, actual, expected, strict=True):
@@ -92,7 +95,7 @@ def require_close(
                     f"{float(held[tuple(where)]):.6g}, not {float(right[tuple(where)]):.6g}"
                 )
         if problem:
-            guessed = multirank.explain_shards(actual, expected)
+            guessed = multirank.explain_shards(actual, expected, guesses)
             fail(f"{what} is wrong on rank {rank}.", [problem], guessed)
 
 
@@ -100,18 +103,25 @@ def described(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
 
 
-def require_found(what: str, ranks: Sequence[int], found: Sequence[dict[str, Any]]) -> None:
-    """Fails unless on every rank each result is as it should be, in the order they come back."""
+def require_found(
+    what: str,
+    ranks: Sequence[int],
+    found: Sequence[dict[str, Any]],
+    guesses: Mapping[str, Mapping[str, Parts]] | None = None,
+) -> None:
+    """Fails unless on every rank each result is as it should be, in the order they come back.
+
+    guesses: for results by name, what mistakes would lead to.
+    """
     __tracebackhide__ = True
     for name in found[0]:
         actual, expected = zip(*(one[name] for one in found), strict=True)
         weight = found[0].get(name.replace("bias", "weight"), found[0][name])[1]
-        require_close(f"{what}: {name}", ranks, actual, expected, float(weight.abs().max()))
+        largest, guessed = float(weight.abs().max()), (guesses or {}).get(name)
+        require_close(f"{what}: {name}", ranks, actual, expected, largest, guessed)
 
 
 # --- Regions ------------------------------------------------------------------------------------
-
-Parts = list[Tensor]
 
 
 def numbers(rank: int, *shape: int) -> Tensor:
@@ -150,6 +160,16 @@ def require_region(
     done = run([call], world_size, rank_side.run_regions, *args)
     found = [done.results[rank][0] for rank in ranks]
     plus = " + x" if beside else ""
+    n, dim = len(ranks), options.get("dim", -1)
+    in_place = "an all-reduce in place of what is needed elsewhere, too: clone() it first"
+    guesses = {"x": {in_place: [add(x)] * n}, "gradient": {in_place: [add(gradient)] * n}}
+    if beside:  # the sum is then added to what has become the sum
+        guesses["output"] = {in_place: [2 * add(x)] * n}
+        guesses["input_gradient"] = {in_place: [2 * add(gradient)] * n}
+    if options.get("backward") == "reduce_scatter":
+        split = [own.chunk(n, dim)[place] for place, own in enumerate(gradient)]
+        cause = "a split, where the gradients of all ranks must be added first"
+        guesses["input_gradient"] = {cause: split}
     for key, what, right in (
         ("output", f"{name}(x){plus}", output),
         ("input_gradient", f"the gradient of x in {name}(x){plus}", input_gradient),
@@ -157,7 +177,8 @@ def require_region(
         ("gradient", f"the output's gradient after the backward of {name}", gradient),
     ):
         if key != "gradient" or not summed:
-            require_close(what, ranks, [one[key] for one in found], right)
+            actual = [one[key] for one in found]
+            require_close(what, ranks, actual, right, guesses=guesses.get(key))
     return done
 
 
@@ -252,8 +273,22 @@ def require_layers(run: Runner, world_size: int, *layers: Layer) -> Run:
         told += ["added to its input"] if layer.beside else []
         told += ["each rank with a full layer of its own"] if layer.masters_differ else []
         told += [layer.dtype] if layer.dtype != "float32" else []
-        require_found(", ".join(told), ranks, [done.results[rank][number] for rank in ranks])
+        found = [done.results[rank][number] for rank in ranks]
+        guesses = {"the output": bias_on_every_rank(layer, ranks, found)}
+        require_found(", ".join(told), ranks, found, guesses)
     return done
+
+
+def bias_on_every_rank(
+    layer: Layer, ranks: Sequence[int], found: Sequence[dict[str, Any]]
+) -> dict[str, Parts]:
+    """The output, if each rank adds the bias of a RowParallelLinear to its summand."""
+    name = {"RowParallelLinear": "bias", "ParallelMLP": "fc2.bias"}.get(layer.kind)
+    if name is None or not layer.bias:
+        return {}
+    bias = rank_side.full(None, layer, seed=ranks[0]).get_parameter(name).detach()
+    cause = "a bias that every rank adds before the sum, so that it is added n times"
+    return {cause: [one["the output"][1] + (len(ranks) - 1) * bias for one in found]}
 
 
 def require_bytes(done: Run, bound: float, what: str) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from autograder.paths import ROOT
+from autograder.selfcheck.variant import Patch
 
-from .submissions import stub_files
+from .submissions import Files, patched, stub_files
 
 _AVERAGES_OVER_ALL = """
     others = [torch.empty_like(flat) for _ in ranks]
@@ -54,17 +55,23 @@ _PLACES_FOR_RANKS = """
 
 def said(tmp_path: Path, body: dict[str, str], *arguments: str) -> str:
     """What pytest prints, in one line, when these functions are written and no others."""
-    package = tmp_path / "tried"
-    package.mkdir()
     text = stub_files()["collectives.py"].decode()
     for name, lines in body.items():
         stub = rf'    raise NotImplementedError\("Problem [\d.]+, {name}: not written yet"\)\n'
         text, found = re.subn(stub, lines, text)
         assert found == 1
-    (package / "collectives.py").write_text(text, encoding="utf-8")
+    return said_of(tmp_path, {"collectives.py": text.encode()}, "collectives", *arguments)
+
+
+def said_of(tmp_path: Path, files: Files, tested: str, *arguments: str) -> str:
+    """What pytest prints, in one line, when a package has these files."""
+    package = tmp_path / "tried"
+    package.mkdir()
+    for name, content in files.items():
+        (package / name).write_bytes(content)
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "pytest", "tests/assignment/test_collectives.py"),
+            *(sys.executable, "-m", "pytest", f"tests/assignment/test_{tested}.py"),
             *("--implementation=tried", "-q", "-p", "no:cacheprovider", *arguments),
         ],
         cwd=ROOT,
@@ -97,6 +104,115 @@ def test_a_first_mistake_is_told_its_cause_and_no_other(
     text = said(tmp_path, body, "-k", f"{next(iter(body))}_ and {test}")
     assert told in text
     assert not_told not in text
+
+
+_ONE_RANK_ALONE = """
+    for tensor in (*module.parameters(), *module.buffers()):
+        dist.broadcast(tensor, src, group=group)
+    if dist.get_rank(group) == 0:
+        dist.barrier(group)
+"""
+_NO_SUCH_NAME = """
+    for tensor in (*module.parameters(), *module.buffers()):
+        dist.broadcast(tensor, src, group=group)
+    unknown
+"""
+_ONE_SENDS_MORE = """
+    for tensor in (*module.parameters(), *module.buffers()):
+        extended = torch.cat([tensor.flatten()] * (1 if dist.get_rank() else 2))
+        dist.broadcast(extended, src, group=group)
+"""
+_WARNED_BY_TORCH = """
+    import warnings
+    warnings.warn_explicit("deprecated", FutureWarning, torch.__file__, 1)
+    unknown
+"""
+_BLOCKING_SCHEDULE = """
+    if not stage.is_first:
+        dist.recv(stage.receive_buffer(1), previous, group)
+    dist.barrier(group)
+"""
+_ONE_BUFFER = (
+    "return [dist.P2POp(dist.isend, result.contiguous(), peer, group)]",
+    "stage.buffer = getattr(stage, 'buffer', result.clone()).resize_(result.shape).copy_(result)\n"
+    "        return [dist.P2POp(dist.isend, stage.buffer, peer, group)]",
+)
+_SHARE = "share = microbatch_sizes[microbatch] / sum(microbatch_sizes)"
+_CALLED = "called: run_schedule(schedule=['F0 F1 F2 F3 B0 B1 B2 B3'"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "function", "patch", "tests", "told", "not_told"),
+    [
+        ("ddp", "broadcast_parameters", _ONE_RANK_ALONE, "", "hangs", "own partner"),
+        ("ddp", "broadcast_parameters", _NO_SUCH_NAME, "", "raises NameError", "own partner"),
+        ("ddp", "broadcast_parameters", _ONE_SENDS_MORE, "", "the size", "a message of"),
+        ("pipeline_parallel", "run_schedule", _WARNED_BY_TORCH, "", _CALLED, "had printed"),
+        (
+            *("pipeline_parallel", "run_schedule", _BLOCKING_SCHEDULE, "1f1b"),
+            *("run_schedule hangs", "cannot be imported"),
+        ),
+        ("pipeline_parallel", "run_schedule", _ONE_BUFFER, "1f1b", "changed before wait()", "off"),
+        (
+            *("pipeline_parallel", "run_schedule", (_SHARE, "share = 1"), "weighs"),
+            *("is not scaled: the sum of the micro-batches' means", "count equally"),
+        ),
+        (
+            *("pipeline_parallel", "run_schedule", (_SHARE, "share = 1 / len(microbatch_sizes)")),
+            *("weighs", "must be 1.36871. consistent with micro-batches that count equally", "off"),
+        ),
+    ],
+    ids=[
+        *("one rank alone", "no such name", "one sends more", "warned by torch"),
+        *("hangs", "one buffer", "not scaled", "equal shares"),
+    ],
+)
+def test_a_mistake_in_training_is_told_its_cause_and_no_other(
+    tmp_path: Path, module: str, function: str, patch: Patch, tests: str, told: str, not_told: str
+) -> None:
+    files = patched({function: patch}, file=module)
+    text = said_of(tmp_path, files, module, "-x", "-k", f"{function} and {tests or function}")
+    assert told in text
+    assert not_told not in text
+
+
+_ADDED = "return _all_reduce(grad, None), None"
+_IN_PLACE = "dist.all_reduce(x, group=group)\nreturn x"
+_BIAS = "return reduce_from_tensor_parallel_region(F.linear(x, self.weight, self.bias), self.group)"
+_SPLIT = ('_own_part if backward == "split" else _reduce_scatter', "_own_part")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("function", "patch", "test", "told"),
+    [
+        (
+            "ReduceFrom.backward",
+            _ADDED,
+            "test_forward_and_backward",
+            "with a sum over the ranks of",
+        ),
+        ("_all_reduce", _IN_PLACE, "test_forward_and_backward", "clone() it first"),
+        ("_all_reduce", _IN_PLACE, "test_beside_the_input", "clone() it first"),
+        ("GatherFrom.forward", _SPLIT, "test_gather_from", "a split, where the gradients"),
+        ("RowParallelLinear.forward", _BIAS, "test_RowParallel", "a bias that every rank adds"),
+        ("RowParallelLinear.forward", _BIAS, "test_ParallelMLP", "a bias that every rank adds"),
+    ],
+    ids=[
+        "added again",
+        "gradient in place",
+        "beside what is in place",
+        "split",
+        "bias",
+        "bias of an MLP",
+    ],
+)
+def test_a_mistake_in_parallel_layers_is_told_its_cause(
+    tmp_path: Path, function: str, patch: Patch, test: str, told: str
+) -> None:
+    files = patched({function: patch}, file="tensor_parallel")
+    assert told in said_of(tmp_path, files, "tensor_parallel", "-k", test)
 
 
 @pytest.mark.slow
