@@ -348,7 +348,7 @@ def test_a_manifest_that_cannot_be_read_is_the_graders_fault(
 def test_an_unknown_check_is_wrong_usage(invoke: Callable[..., Ended]) -> None:
     end = invoke(ROOT / "reference", only=["al_reduce"])
     assert end.code == 2
-    assert "no problem or check 'al_reduce'" in " ".join(end.shown.split())
+    assert "no part, problem or check 'al_reduce'" in " ".join(end.shown.split())
     assert not (end.out / "results.json").exists()
 
 
