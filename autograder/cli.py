@@ -135,7 +135,7 @@ def regenerate_stubs(
 @app.command("selfcheck")
 def check_the_grader(
     quick: Annotated[
-        bool, typer.Option("--quick", help="A selection, for a commit: within 3 minutes.")
+        bool, typer.Option("--quick", help="A selection, for a commit: some minutes.")
     ] = False,
     part: Annotated[
         str | None, typer.Option(help="Only this part, such as collectives. Default: all.")
