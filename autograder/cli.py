@@ -19,7 +19,7 @@ from rich.console import Console
 
 import multirank
 from autograder import backend as backends
-from autograder import doctor, report, show, stubs
+from autograder import doctor, release, report, show, stubs
 from autograder import manifest as manifests
 from autograder.backend import Backend, BackendName
 from autograder.confine import privacy, process
@@ -33,7 +33,7 @@ from autograder.digest import grader_digest
 from autograder.flags import suspicions
 from autograder.grade import About, Grade, Outcome
 from autograder.grading import GraderFault, Grading, UnfairChecks, UnknownCheck
-from autograder.inputs import Secret, SecretError, course_secret, known_secret
+from autograder.inputs import SECRET_NAME, Secret, SecretError, course_secret, known_secret
 from autograder.intake import NoSuchSubmission, Submission, UnusableSubmission, take
 from autograder.paths import ASSIGNMENT, REFERENCE, ROOT, module_files
 from autograder.selfcheck import run as selfcheck
@@ -130,6 +130,33 @@ def regenerate_stubs(
     for line in lines:
         console.print(line, markup=False, highlight=False)
     raise typer.Exit(1 if check and lines else DONE)
+
+
+@app.command("release")
+def make_the_release(
+    out: Annotated[Path, typer.Option(help="The folder that the archive goes to.")] = Path("build"),
+    solution: Annotated[
+        bool, typer.Option("--solution", help="With the solution, for after the deadline.")
+    ] = False,
+) -> None:
+    """Make the archive that students get.
+
+    Exit code: 1, and no archive, where anything is in it that must not be.
+    """
+    console = Console()
+    try:
+        archive, said = release.make(solution=solution, secret=_secret_here())
+    except (release.ReleaseError, stubs.StubError, manifests.ManifestError, SecretError) as error:
+        archive, said = None, [str(error)]
+    if archive is not None:
+        path = out / release.name(solution=solution)
+        out.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(archive)
+        said = [str(path), *said]
+    for line in said:
+        style = "red" if archive is None else ""
+        console.print(safe(line), style=style, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(DONE if archive is not None else 1)
 
 
 @app.command("selfcheck")
@@ -298,6 +325,12 @@ def _about(
         secret_fingerprint=secret.fingerprint,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _secret_here() -> bytes | None:
+    """The course's secret, where this machine has one already."""
+    directory = _private_directory()
+    return course_secret(directory).value if (directory / SECRET_NAME).exists() else None
 
 
 def _private_directory() -> Path:
