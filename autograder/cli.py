@@ -19,7 +19,7 @@ from rich.console import Console
 
 import multirank
 from autograder import backend as backends
-from autograder import doctor, policy, report, show, stubs
+from autograder import doctor, exchange, policy, report, show, stubs
 from autograder import manifest as manifests
 from autograder.backend import Backend, BackendName
 from autograder.confine import privacy, process
@@ -171,9 +171,19 @@ def check_the_grader(
 
 
 @app.command("doctor")
-def tell_of_this_machine() -> None:
-    """Show backends, GPUs and isolation layers on this machine."""
-    show.findings(Console(), doctor.findings())
+def tell_of_this_machine(
+    official: Annotated[
+        bool,
+        typer.Option("--official", help="Exit code 2 unless official results can be had here."),
+    ] = False,
+) -> None:
+    """Show backends, GPUs, isolation layers and the course's secret on this machine."""
+    found = doctor.findings()
+    show.findings(Console(), found)
+    raise typer.Exit(UNUSABLE if official and not doctor.can_be_official(found) else DONE)
+
+
+exchange.register(app)
 
 
 class NotOfficial(ValueError):
