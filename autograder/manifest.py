@@ -11,12 +11,14 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+
+from autograder.policy import Lateness, Policy, RateLimit
 
 _File = TypeVar("_File", bound=msgspec.Struct)
 
@@ -50,10 +52,12 @@ class Course:
     """The course that gives the assignment.
 
     gpu_points: what a grading on GPUs is out of.
+    policy: its rules for lateness and for how often one may hand in.
     """
 
     name: str
     gpu_points: Fraction = Fraction(0)
+    policy: Policy = field(default_factory=Policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,11 @@ def load(reference_dir: Path) -> Manifest:
         if problem.id not in course.problems.off
     )
     _require(bool(problems), path, "`problems.off` leaves out every problem")
-    return replace(manifest, problems=problems, course=Course(course.name, course.gpu.points))
+    _check_policy(path, course)
+    policy = Policy(course.lateness, course.rate_limit)
+    return replace(
+        manifest, problems=problems, course=Course(course.name, course.gpu.points, policy)
+    )
 
 
 def load_problems(reference_dir: Path) -> Manifest:
@@ -176,6 +184,21 @@ class _CourseFile(msgspec.Struct, forbid_unknown_fields=True):
     problems: _Switches = msgspec.field(default_factory=_Switches)
     weights: dict[str, Fraction] = msgspec.field(default_factory=dict)
     gpu: _GPU = msgspec.field(default_factory=_GPU)
+    lateness: Lateness = Lateness()
+    rate_limit: RateLimit = RateLimit()
+
+
+def _check_policy(path: Path, course: _CourseFile) -> None:
+    late, rate = course.lateness, course.rate_limit
+    percent = "`lateness.percent_per_day` must be 0 to 100"
+    _require(0 <= late.percent_per_day <= 100, path, percent)
+    for name, number in (
+        ("lateness.grace_minutes", late.grace_minutes),
+        ("lateness.most_days", late.most_days),
+        ("rate_limit.submissions", rate.submissions),
+    ):
+        _require(number >= 0, path, f"`{name}` must not be below 0")
+    _require(rate.hours > 0, path, "`rate_limit.hours` must be above 0")
 
 
 def _check_labels(path: Path, kind: str, items: Iterable[Part | Problem]) -> None:
