@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 import functools
-import os
-import platform
 import stat
 import time
 import traceback
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 
 import multirank
 from autograder import backend as backends
-from autograder import doctor, report, show, stubs
+from autograder import circumstances, doctor, report, show, stubs
 from autograder import manifest as manifests
 from autograder.backend import Backend, BackendName
-from autograder.confine import privacy, process
+from autograder.confine import process
 from autograder.confine.modes import (
     CannotConfine,
     Confinement,
     Isolation,
     choose,
 )
-from autograder.digest import grader_digest
 from autograder.flags import suspicions
-from autograder.grade import About, Grade, Outcome
+from autograder.grade import Grade, Outcome
 from autograder.grading import GraderFault, Grading, UnfairChecks, UnknownCheck
-from autograder.inputs import Secret, SecretError, course_secret, known_secret
+from autograder.inputs import SecretError
 from autograder.intake import NoSuchSubmission, Submission, UnusableSubmission, take
 from autograder.paths import ASSIGNMENT, REFERENCE, ROOT, module_files
 from autograder.selfcheck import run as selfcheck
@@ -184,8 +179,8 @@ def _grade(
 ) -> int:
     manifest = manifests.load(REFERENCE)
     manifest = manifest.on_gpus() if backend.on_gpus else manifest
-    secret = known_secret(seed) if seed is not None else course_secret(_private_directory())
-    about = _about(manifest, secret, only, confinement, backend)
+    secret = circumstances.secret(seed)
+    about = circumstances.about(manifest, secret, only, confinement, backend)
     if official and about.unofficial:
         raise NotOfficial(
             f"This would not be official: {'; '.join(about.unofficial)}."
@@ -267,43 +262,6 @@ def _made(out_dir: Path) -> Path:
             f"The results cannot be written to {shown}: {error.strerror}."
         ) from None
     return out_dir
-
-
-def _about(
-    manifest: manifests.Manifest,
-    secret: Secret,
-    only: list[str],
-    confinement: Confinement,
-    backend: Backend,
-) -> About:
-    unofficial = privacy.why_not_official(confinement, connecting=backend.on_gpus)
-    layers = [*confinement.layers, *([] if unofficial else [privacy.NAME])]
-    if secret.default:
-        unofficial.append("its inputs come from a known number, not from the course's secret")
-    if only:
-        unofficial.append("only some of the checks were asked for")
-    return About(
-        course=manifest.course.name,
-        backend=backend.name,
-        isolation_mode=confinement.mode,
-        isolation=layers,
-        unofficial=unofficial,
-        versions={
-            "grader": grader_digest(),
-            "torch": str(torch.__version__),
-            "device": backend.device,
-            "python": platform.python_version(),
-            "gradescope-utils": version("gradescope-utils"),
-        },
-        secret_fingerprint=secret.fingerprint,
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-
-
-def _private_directory() -> Path:
-    """Where the course's secret is kept, unless AUTOGRADER_PRIVATE says otherwise."""
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(os.environ.get("AUTOGRADER_PRIVATE") or Path(home) / "autograder")
 
 
 def main() -> None:
