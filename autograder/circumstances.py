@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 
 import torch
 
@@ -18,6 +16,7 @@ from autograder.digest import grader_digest
 from autograder.grade import About
 from autograder.inputs import Secret, course_secret, known_secret
 from autograder.manifest import Manifest
+from autograder.paths import private_directory
 
 
 def secret(seed: int | None) -> Secret:
@@ -26,7 +25,7 @@ def secret(seed: int | None) -> Secret:
     Raises:
         SecretError: the course's cannot be used as it lies there.
     """
-    return known_secret(seed) if seed is not None else course_secret(_private_directory())
+    return known_secret(seed) if seed is not None else course_secret(private_directory())
 
 
 def about(
@@ -59,9 +58,3 @@ def about(
         secret_fingerprint=secret.fingerprint,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-
-
-def _private_directory() -> Path:
-    """Where the course's secret is kept, unless AUTOGRADER_PRIVATE says otherwise."""
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(os.environ.get("AUTOGRADER_PRIVATE") or Path(home) / "autograder")

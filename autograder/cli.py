@@ -6,6 +6,7 @@ import functools
 import stat
 import time
 import traceback
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +16,7 @@ from rich.console import Console
 
 import multirank
 from autograder import backend as backends
-from autograder import circumstances, doctor, report, show, stubs
+from autograder import circumstances, doctor, policy, report, show, stubs
 from autograder import manifest as manifests
 from autograder.backend import Backend, BackendName
 from autograder.confine import process
@@ -26,11 +27,12 @@ from autograder.confine.modes import (
     choose,
 )
 from autograder.flags import suspicions
-from autograder.grade import Grade, Outcome
-from autograder.grading import GraderFault, Grading, UnfairChecks, UnknownCheck
+from autograder.grade import About, Grade, Outcome
+from autograder.grading import BUDGET, GraderFault, Grading, UnfairChecks, UnknownCheck
 from autograder.inputs import SecretError
 from autograder.intake import NoSuchSubmission, Submission, UnusableSubmission, take
 from autograder.paths import ASSIGNMENT, REFERENCE, ROOT, module_files
+from autograder.platforms import gradescope
 from autograder.selfcheck import run as selfcheck
 from autograder.selfcheck import table as selfcheck_table
 from autograder.text import safe, safe_line
@@ -70,12 +72,22 @@ def grade(
     ] = False,
     backend: Annotated[
         BackendName,
-        typer.Option(help="nccl runs the checks on this machine's GPUs, for points of their own."),
+        typer.Option(
+            help="nccl runs the checks on this machine's GPUs, for points of their own; auto does "
+            f"where there are {backends.ENOUGH_GPUS} or more."
+        ),
     ] = BackendName.GLOO,
     seed: Annotated[
         int | None,
         typer.Option(help="Inputs from this number instead of the secret: not official."),
     ] = None,
+    metadata: Annotated[
+        Path | None,
+        typer.Option(help="Gradescope's submission_metadata.json: when the work was handed in."),
+    ] = None,
+    budget: Annotated[
+        float, typer.Option(min=1, help="Seconds that the checks may take in all.")
+    ] = BUDGET,
 ) -> None:
     """Grade one submission.
 
@@ -88,7 +100,8 @@ def grade(
     try:
         confinement = choose(isolation)
         found = backends.find(backend)
-        code = _grade(console, path, out, only or [], seed, confinement, found, official)
+        asked = _Asked(path, out, only or [], seed, official, metadata, budget)
+        code = _grade(console, asked, confinement, found)
         said = ""
     except (
         *(NoSuchSubmission, UnknownCheck, NoPlaceForResults),
@@ -167,21 +180,26 @@ class NoPlaceForResults(ValueError):
     """The results cannot be written where they should go."""
 
 
-def _grade(
-    console: Console,
-    path: Path,
-    out: Path | None,
-    only: list[str],
-    seed: int | None,
-    confinement: Confinement,
-    backend: Backend,
-    official: bool,
-) -> int:
+@dataclass(frozen=True)
+class _Asked:
+    """The arguments of one grading."""
+
+    path: Path
+    out: Path | None
+    only: list[str]
+    seed: int | None
+    official: bool
+    metadata: Path | None
+    budget: float
+
+
+def _grade(console: Console, asked: _Asked, confinement: Confinement, backend: Backend) -> int:
     manifest = manifests.load(REFERENCE)
     manifest = manifest.on_gpus() if backend.on_gpus else manifest
-    secret = circumstances.secret(seed)
+    path, only = asked.path, asked.only
+    secret = circumstances.secret(asked.seed)
     about = circumstances.about(manifest, secret, only, confinement, backend)
-    if official and about.unofficial:
+    if asked.official and about.unofficial:
         raise NotOfficial(
             f"This would not be official: {'; '.join(about.unofficial)}."
             + (_STRONGER if confinement.mode is Isolation.NONE else "")
@@ -195,7 +213,11 @@ def _grade(
     about.source, about.digest = submission.source, submission.digest
     about.ignored = submission.ignored
     about.flags += suspicions(submission.files, [item.name for item in submission.ignored])
-    out_dir = _made(out or Path("graded") / (path.resolve().name or "submission"))
+    handed_in = _handed_in(asked.metadata, about)
+    if handed_in:
+        about.decision = policy.late(manifest.course.policy.lateness, handed_in)
+        about.counted = gradescope.in_words(handed_in.earlier)
+    out_dir = _made(asked.out or Path("graded") / (path.resolve().name or "submission"))
     grading = Grading(
         manifest,
         submission.files,
@@ -204,17 +226,20 @@ def _grade(
         about,
         unusable=unusable,
         only=only,
+        budget=asked.budget,
         confinement=confinement,
         backend=backend,
     )
     with show.Progress(console) as progress:
         graded = _run(grading, out_dir, progress)
+    faults = any(row.outcome is Outcome.GRADER_FAULT for row in graded.rows)
+    if handed_in and not faults:
+        about.counted = gradescope.in_words([*handed_in.earlier, handed_in.when])
     about.finished = datetime.now(UTC).isoformat(timespec="seconds")
     report.write_all(graded, out_dir)
     show.report(console, graded, out_dir)
     if unusable:
         return UNUSABLE
-    faults = any(row.outcome is Outcome.GRADER_FAULT for row in graded.rows)
     return FAULT if faults else DONE
 
 
@@ -240,6 +265,16 @@ def _run(grading: Grading, out_dir: Path, progress: show.Progress) -> Grade:
         for grade in latest:
             report.write_results(grade, out_dir)
         raise
+
+
+def _handed_in(metadata: Path | None, about: About) -> policy.HandedIn | None:
+    if metadata is None:
+        return None
+    try:
+        return gradescope.read(metadata)[0]
+    except gradescope.UnknownMetadata as error:
+        about.flags.append(f"no rule for lateness was applied: {error}")
+        return None
 
 
 _STRONGER = " Grade as root, with --isolation auto; `autograder doctor` tells what works here."

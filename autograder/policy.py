@@ -87,7 +87,23 @@ def apply(policy: Policy, handed_in: HandedIn) -> Decision:
     """What a course's rules make of a submission. Grading it again decides the same."""
     if wait := _over_the_limit(policy.rate_limit, handed_in):
         return Decision(refused=True, reasons=(wait,))
-    return _late(policy.lateness, handed_in)
+    return late(policy.lateness, handed_in)
+
+
+def late(lateness: Lateness, handed_in: HandedIn) -> Decision:
+    """What lateness alone makes of it."""
+    days = days_late(lateness, handed_in)
+    if not days:
+        return Decision()
+    said = f"Handed in late, within day {days} after the due date"
+    if lateness.most_days and days > lateness.most_days:
+        end = f"the course takes nothing later than {_counted(lateness.most_days, 'day')}"
+        return Decision(Fraction(0), reasons=(f"{said}: {end}.",))
+    lost = min(days * lateness.percent_per_day, Fraction(100))
+    if not lost:
+        return Decision()
+    rule = f"{_plain(lateness.percent_per_day)}% of the points earned for each day begun"
+    return Decision(1 - lost / 100, reasons=(f"{said}: {_plain(lost)}% is lost ({rule}).",))
 
 
 def which_counts(counts: Counts, finals: Sequence[Fraction | None]) -> int:
@@ -112,25 +128,10 @@ def days_late(lateness: Lateness, handed_in: HandedIn) -> int:
     """Days late that have begun; 0 in time or within the grace."""
     if handed_in.due is None:
         return 0
-    late = handed_in.when - handed_in.due
-    if late <= timedelta(minutes=lateness.grace_minutes):
+    over = handed_in.when - handed_in.due
+    if over <= timedelta(minutes=lateness.grace_minutes):
         return 0
-    return -(-late // _DAY)
-
-
-def _late(lateness: Lateness, handed_in: HandedIn) -> Decision:
-    days = days_late(lateness, handed_in)
-    if not days:
-        return Decision()
-    late = f"Handed in late, within day {days} after the due date"
-    if lateness.most_days and days > lateness.most_days:
-        end = f"the course takes nothing later than {_counted(lateness.most_days, 'day')}"
-        return Decision(Fraction(0), reasons=(f"{late}: {end}.",))
-    lost = min(days * lateness.percent_per_day, Fraction(100))
-    if not lost:
-        return Decision()
-    rule = f"{_plain(lateness.percent_per_day)}% of the points earned for each day begun"
-    return Decision(1 - lost / 100, reasons=(f"{late}: {_plain(lost)}% is lost ({rule}).",))
+    return -(-over // _DAY)
 
 
 def _over_the_limit(limit: RateLimit, handed_in: HandedIn) -> str:

@@ -9,10 +9,10 @@ import tempfile
 from pathlib import Path
 
 
-def replace(path: Path, content: str | bytes, *, durable: bool = False) -> None:
+def replace(path: Path, content: str | bytes) -> None:
     """Puts `content` at `path` at once: a reader finds the old file or the new one.
 
-    durable: it is on the disk before this returns.
+    Without waiting for the disk, unlike `atomic.replace_file`: for what can be made again.
     """
     data = content.encode() if isinstance(content, str) else content
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -20,9 +20,6 @@ def replace(path: Path, content: str | bytes, *, durable: bool = False) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
         draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)

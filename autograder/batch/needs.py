@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from autograder.backend import ENOUGH_GPUS
+from autograder.grading import BUDGET
 from autograder.manifest import Problem
 
 MEMORY = 4 << 30  # bytes; 8 ranks at 64 MiB, and the grader, stay within
-BUDGET = 480.0  # seconds that the checks of a whole grading may take
 _FIXED, _PER_PROBLEM = 60.0, 45.0  # seconds, of a budget for some problems alone
 _START = 60.0  # seconds for imports on a cold file system, and for the reports
 _MOST_RANKS, _FEW_RANKS = 8, 4
@@ -46,7 +47,7 @@ def needs_of(problems: Sequence[Problem], *, on_gpus: bool, gpus: int = 0) -> Ne
     eight = any(problem.module in _UP_TO_8_RANKS for problem in problems)
     budget = min(BUDGET, _FIXED + _PER_PROBLEM * len(problems))
     return Needs(
-        _MOST_RANKS if eight else _FEW_RANKS, (gpus or _FEW_RANKS) if on_gpus else 0, budget
+        _MOST_RANKS if eight else _FEW_RANKS, (gpus or ENOUGH_GPUS) if on_gpus else 0, budget
     )
 
 

@@ -40,7 +40,7 @@ def write(store: Store, grades: ClassGrades, manifest: Manifest) -> None:
     files.replace_if_other(store.out / CSV, as_csv(grades.finals, manifest))
     files.replace_if_other(store.out / LINES, as_lines(grades.finals, manifest))
     for final in grades.finals:
-        write_student(store, final, manifest)
+        write_student(store, final)
 
 
 def as_csv(finals: Sequence[Final], manifest: Manifest) -> str:
@@ -128,7 +128,7 @@ def _cell(value: object) -> object:
 # --- Each student's files -------------------------------------------------------------------------
 
 
-def write_student(store: Store, final: Final, manifest: Manifest) -> None:
+def write_student(store: Store, final: Final) -> None:
     """What one student gets, and what the staff keeps beside it; unless it is there already."""
     name = files.as_name(final.student.id)
     theirs, ours = store.out / STUDENTS / name, store.out / STAFF / name
@@ -138,7 +138,7 @@ def write_student(store: Store, final: Final, manifest: Manifest) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         return
     sentences = told(final)
-    wanted = _wanted(attempt.scored, sentences, manifest)
+    wanted = _wanted(attempt, sentences)
     try:
         if (ours / _MADE).read_text() == wanted:
             return
@@ -148,8 +148,9 @@ def write_student(store: Store, final: Final, manifest: Manifest) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = attempt.scored.place
     timelines = json.loads((place.path / TIMELINES).read_bytes())
-    grade = records.grade_of(records.read(place.record), timelines, _counting(attempt, manifest))
+    grade = records.grade_of(records.read(place.record), timelines, _counting(attempt))
     grade.about.notices += sentences
+    grade.about.decision = attempt.decision
     report.write_all(grade, ours)
     _with_the_final_score(ours / RESULTS, final)
     for file in (PAGE, RESULTS):
@@ -157,11 +158,13 @@ def write_student(store: Store, final: Final, manifest: Manifest) -> None:
     files.replace(ours / _MADE, wanted)
 
 
-def _wanted(scored: Scored, sentences: Iterable[str], manifest: Manifest) -> str:
+def _wanted(attempt: Attempt, sentences: Iterable[str]) -> str:
     """Names everything that a student's files are made of."""
+    scored, decision = attempt.scored, attempt.decision
     status = scored.place.record.stat()
     points = [(one.result.id, str(one.points), str(one.score)) for one in scored.checks]
-    parts = [scored.place.key, status.st_mtime_ns, list(sentences), points]
+    decided = [str(decision.factor), *decision.reasons]
+    parts = [scored.place.key, status.st_mtime_ns, list(sentences), points, decided]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -169,14 +172,13 @@ def told(final: Final) -> list[str]:
     """What a student is told of how the points that were earned count."""
     attempt = final.chosen
     said = [_of_override(override, ids) for override, ids in _overrides(attempt.scored)]
-    said += attempt.decision.reasons
     for one in final.adjustments:
         if one.points:
             sign = "added" if one.points > 0 else "taken off"
             said.append(f"{points_text(abs(one.points))} points {sign}: {one.reason}.")
         if one.extension:
             said.append(f"You had {one.extension.total_seconds() / 86400:g} more days.")
-    if said and final.final is not None:
+    if final.adjustments and final.final is not None:
         out_of = points_text(attempt.scored.out_of)
         said.append(f"What counts: {points_text(final.final)} of {out_of} points.")
     return said
@@ -195,7 +197,7 @@ def _of_override(override: Override, numbers: Sequence[str]) -> str:
     return f"Check {', '.join(numbers)} {how} for everybody: {override.reason}"
 
 
-def _counting(attempt: Attempt, manifest: Manifest) -> Callable[[Row], Row | None]:
+def _counting(attempt: Attempt) -> Callable[[Row], Row | None]:
     """What becomes of each row of the record: its points as they count now."""
     counted = {one.result.id: one for one in attempt.scored.checks}
 
@@ -216,7 +218,6 @@ def _with_the_final_score(results: Path, final: Final) -> None:
     content = json.loads(results.read_bytes())
     if final.final is not None:
         content["score"] = number(final.final)
-    content["extra_data"]["earned"] = number(final.chosen.scored.points)
     content["extra_data"]["standing"] = final.standing.value
     files.replace(results, json.dumps(content, allow_nan=False, indent=1) + "\n")
 

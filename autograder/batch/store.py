@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from autograder.atomic import replace_file
 from autograder.batch.files import replace
 from autograder.report import RECORD
 
@@ -161,7 +162,7 @@ class Place:
     def update(self, **changes: Any) -> State:
         """Changes some fields of the state. For whoever holds the lock."""
         state = msgspec.structs.replace(self.state(), **changes)
-        replace(self.path / STATE, msgspec.json.encode(state), durable=True)
+        _write(self.path / STATE, state)
         return state
 
     def note_fault(self, text: str, host: str) -> State:
@@ -234,8 +235,8 @@ class Store:
         for name, content in files.items():
             replace(folder / name, content)
         if state:
-            replace(place.path / STATE, msgspec.json.encode(State(**state)))
-        replace(place.path / TASK, msgspec.json.encode(task), durable=True)
+            _write(place.path / STATE, State(**state))
+        _write(place.path / TASK, task)
         return place
 
     def request(self, what: Sequence[str]) -> str:
@@ -244,7 +245,7 @@ class Store:
         known = _read(path, Request)
         if known is None or list(known.what) != list(what):
             known = Request(f"{now()}-{secrets.token_hex(4)}", tuple(what))
-            replace(path, msgspec.json.encode(known), durable=True)
+            _write(path, known)
         return known.id
 
     def request_met(self) -> None:
@@ -262,6 +263,10 @@ class Store:
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _write(path: Path, value: msgspec.Struct) -> None:
+    replace_file(path, msgspec.json.encode(value).decode())
 
 
 def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
