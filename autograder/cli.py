@@ -19,6 +19,7 @@ from autograder import backend as backends
 from autograder import circumstances, doctor, policy, report, show, stubs
 from autograder import manifest as manifests
 from autograder.backend import Backend, BackendName
+from autograder.batch import commands, conduct
 from autograder.confine import process
 from autograder.confine.modes import (
     CannotConfine,
@@ -164,6 +165,53 @@ def check_the_grader(
     result = selfcheck.run(manifest, quick=quick, told=told)
     selfcheck_table.report(console, manifest, result)
     raise typer.Exit(DONE if result.good else 1)
+
+
+@app.command("batch")
+def grade_a_class(
+    path: Annotated[
+        Path,
+        typer.Argument(help="A folder of submissions or git checkouts, or Gradescope's export."),
+    ],
+    out: Annotated[Path, typer.Option(help="Where the results go, and the state of the batch.")],
+    only: Annotated[
+        list[str] | None, typer.Option(help="A submission or student; may be repeated.")
+    ] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Try again what the grader has failed on.")
+    ] = False,
+    regrade: Annotated[
+        list[str] | None,
+        typer.Option(help="Run this problem or check again for everybody; may be repeated."),
+    ] = None,
+    lower: Annotated[
+        bool, typer.Option("--lower", help="A new grade counts even if the old one is higher.")
+    ] = False,
+    at_once: Annotated[
+        int, typer.Option(min=0, help="Gradings at once at most. Default: as many as fit.")
+    ] = 0,
+    isolation: Annotated[
+        Isolation, typer.Option(help="What confines the submissions.")
+    ] = Isolation.AUTO,
+    official: Annotated[
+        bool, typer.Option("--official", help="Refuse to grade if a result would not count.")
+    ] = False,
+    backend: Annotated[
+        BackendName, typer.Option(help="nccl runs the checks on GPUs.")
+    ] = BackendName.GLOO,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Inputs from this number instead of the secret: not official."),
+    ] = None,
+) -> None:
+    """Grade a class. Started again, it goes on where it was.
+
+    Exit code: 0 when everybody has a grade; 2 for wrong usage; 3 when something could not be graded
+    or judged, through no fault of a student's; 130 when interrupted.
+    """
+    asked = conduct.Asked(tuple(only or ()), failed, tuple(regrade or ()), lower)
+    options = commands.Options(path, out, asked, backend, isolation.value, official, seed, at_once)
+    raise typer.Exit(commands.batch(Console(), options))
 
 
 @app.command("doctor")

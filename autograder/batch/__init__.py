@@ -2,7 +2,8 @@
 
     sources        finds the submissions: a folder, Gradescope's export, git checkouts
     store          the state of every grading, on disk, in a directory of its own
-    worker         does one grading: what runs on a core, in a job, in a container
+    worker         the frame around one grading: its lock, its states, its faults
+    grader         does one grading: what runs on a core, in a job, in a container
     local, slurm   the two executors: they start workers, and say what became of them
     conduct        plans, executes, tries again what failed through no fault of the submission
     scoring        what was graded, into points: overrides, lateness, adjustments

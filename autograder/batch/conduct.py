@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autograder.batch import scoring
 from autograder.batch.executor import Ended, Executor
 from autograder.batch.needs import Needs
 from autograder.batch.people import Entry
@@ -184,23 +185,31 @@ def _latest_done(earlier: Sequence[Place], digest: str) -> Place | None:
 
 def _as_asked(place: Place, asked: Asked) -> None:
     state = place.state()
-    changes: dict[str, object] = {}
     if asked.failed and state.given_up:
-        changes["forgiven"] = len(state.faults)
-    if asked.lower and not state.may_lower:
-        changes["may_lower"] = True
-    if changes:
-        with place.locked() as mine:
-            if mine:
-                place.update(**changes)
+        _update(place, forgiven=len(state.faults))
+    if state.status is Status.DONE and scoring.read(place) is None:
+        _update(place, status=Status.WAITING)  # its record is damaged
 
 
-def run(executor: Executor, places: Iterable[Place], told: Told) -> Progress:
+def let_lower(places: Iterable[Place]) -> None:
+    """From now on these gradings count even where an earlier one is higher."""
+    for place in places:
+        if not place.state().may_lower:
+            _update(place, may_lower=True)
+
+
+def _update(place: Place, **changes: object) -> None:
+    with place.locked() as mine:
+        if mine:
+            place.update(**changes)
+
+
+def run(executor: Executor, places: Sequence[Place], told: Told) -> Progress:
     """Has the gradings done; returns when each is done or given up.
 
     told: called about twice a second, and at the end.
     """
-    todo = [place for place in places if not _is_over(place)]
+    todo = list(places)
     progress = Progress(todo)
     executor.submit(todo)
     left = set(todo)
@@ -225,7 +234,8 @@ def run(executor: Executor, places: Iterable[Place], told: Told) -> Progress:
     return progress
 
 
-def _is_over(place: Place) -> bool:
+def is_over(place: Place) -> bool:
+    """Whether nothing more is to be done for it: done, or given up."""
     state = place.state()
     return state.status is Status.DONE or state.given_up
 
@@ -234,9 +244,9 @@ def _over(ended: Ended) -> bool:
     """Whether nothing more is to be done for it. Who died cannot write down that it has."""
     if ended.died:
         with ended.place.locked() as mine:
-            if mine and not _is_over(ended.place):
+            if mine and not is_over(ended.place):
                 ended.place.note_fault(ended.died, socket.gethostname())
-    return _is_over(ended.place)
+    return is_over(ended.place)
 
 
 def _free_again(progress: Progress) -> list[Place]:

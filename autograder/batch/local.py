@@ -26,7 +26,7 @@ from autograder.batch.worker import ELSEWHERE
 from autograder.paths import ROOT
 from autograder.report import RESULTS
 
-COMMAND = (sys.executable, "-m", "autograder.batch.worker")
+COMMAND = (sys.executable, "-m", "autograder.batch.grader")
 STALLED = 420.0  # seconds without a check that ended: longer than any, and than any turn
 _PATIENCE = 15.0  # seconds for a worker to leave things tidy
 

@@ -20,6 +20,10 @@ _MOST_RANKS, _FEW_RANKS = 8, 4
 _UP_TO_8_RANKS = frozenset({"collectives", "bandwidth"})
 
 
+class TooFewGPUs(ValueError):
+    """This machine cannot do a single grading."""
+
+
 @dataclass(frozen=True)
 class Needs:
     """Of one grading.
@@ -64,12 +68,12 @@ def slots(needs: Needs, *, cores: int, memory: int, gpus: Sequence[str], most: i
 
     most: as many at most; 0: as fit.
 
-    Raises ValueError where there are fewer GPUs than one grading needs.
+    Raises TooFewGPUs where one grading needs more.
     """
     count = max(1, min(cores, memory // needs.memory))
     if needs.gpus:
         if len(gpus) < needs.gpus:
-            raise ValueError(f"a grading needs {needs.gpus} GPUs; this machine has {len(gpus)}")
+            raise TooFewGPUs(f"A grading needs {needs.gpus} GPUs; this machine has {len(gpus)}.")
         count = min(count, len(gpus) // needs.gpus)
     count = min(count, most) if most else count
     return [

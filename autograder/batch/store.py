@@ -36,7 +36,7 @@ from autograder.report import RECORD
 
 TASK, STATE, LOCK, SUBMISSION = "task.json", "state.json", "lock", "submission"
 TIMELINES = "timelines.json"
-_REQUEST = "regrade.json"
+_REQUEST, _NOTED = "regrade.json", "decided.json"
 RETRIES = 2
 
 
@@ -251,6 +251,26 @@ class Store:
     def request_met(self) -> None:
         """The next one, of the same words too, is another."""
         (self.out / _REQUEST).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def results(self) -> Iterator[None]:
+        """A block that one batch alone is in: it writes what is made of all gradings."""
+        descriptor = os.open(
+            self.out / "results.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def noted(self, what: str) -> list[str]:
+        """What `note` was last told of that, if anything."""
+        return (_read(self.out / _NOTED, dict[str, list[str]]) or {}).get(what, [])
+
+    def note(self, what: str, values: list[str]) -> None:
+        known = _read(self.out / _NOTED, dict[str, list[str]]) or {}
+        replace(self.out / _NOTED, msgspec.json.encode({**known, what: values}))
 
     def log(self, what: str, **details: Any) -> None:
         """Adds a line to log.jsonl: what was decided, for whoever asks later."""
