@@ -8,6 +8,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -39,6 +40,14 @@ from autograder.selfcheck import table as selfcheck_table
 from autograder.text import safe, safe_line
 
 DONE, UNUSABLE, FAULT = 0, 2, 3
+
+
+class ExecutorName(StrEnum):
+    """What does the gradings of a batch."""
+
+    LOCAL = "local"
+    SLURM = "slurm"
+
 
 app = typer.Typer(
     add_completion=False,
@@ -187,6 +196,24 @@ def grade_a_class(
     lower: Annotated[
         bool, typer.Option("--lower", help="A new grade counts even if the old one is higher.")
     ] = False,
+    executor: Annotated[
+        ExecutorName, typer.Option(help="Where the gradings run: here, or on a Slurm cluster.")
+    ] = ExecutorName.LOCAL,
+    partition: Annotated[str, typer.Option(help="Of Slurm.")] = "",
+    slurm_option: Annotated[
+        list[str] | None,
+        typer.Option(help="Of sbatch, as NAME=VALUE, such as account=cs101; may be repeated."),
+    ] = None,
+    command: Annotated[
+        str,
+        typer.Option(
+            help="What starts Python in a Slurm job, such as 'apptainer exec --nv --bind {out} "
+            "grader.sif python'; {out} stands for the folder of --out."
+        ),
+    ] = "",
+    image: Annotated[
+        str, typer.Option(help="The image of --command by name: another one is graded anew.")
+    ] = "",
     at_once: Annotated[
         int, typer.Option(min=0, help="Gradings at once at most. Default: as many as fit.")
     ] = 0,

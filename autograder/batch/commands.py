@@ -43,6 +43,7 @@ from autograder.batch.scoring import (
     score,
     standing_grading,
 )
+from autograder.batch.slurm import NoSlurm, SlurmExecutor, SlurmOptions
 from autograder.batch.sources import NoSubmissions, find
 from autograder.batch.store import Place, Store
 from autograder.digest import grader_digest
@@ -67,6 +68,7 @@ class Options:
     seed: int | None = None
     at_once: int = 0
     image: str = ""
+    slurm: SlurmOptions | None = None
 
 
 MakeExecutor = Callable[[Store, conduct.Settings, Options], Executor]
@@ -105,19 +107,20 @@ def settings_of(options: Options, manifest: Manifest) -> conduct.Settings:
     )
 
 
-def batch(console: Console, options: Options, executor: MakeExecutor | None = None) -> int:
+def batch(console: Console, options: Options) -> int:
     """Grades a class; the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         settings = settings_of(options, manifests.load(REFERENCE))
-        return run(console, options, settings, executor or on_this_machine).code
+        make = on_slurm if options.slurm else on_this_machine
+        return run(console, options, settings, make).code
     except KeyboardInterrupt:
         told = "Interrupted. What was finished is kept; the same command goes on from here."
         console.print(Text(told))
         return INTERRUPTED
     except (NoSubmissions, conduct.UnknownStudent, adjustments.BadAdjustments) as error:
         code, said = USAGE, str(error)
-    except (manifests.ManifestError, SecretError, machine.TooFewGPUs) as error:
+    except (manifests.ManifestError, SecretError, machine.TooFewGPUs, NoSlurm) as error:
         code, said = USAGE, str(error)
     except Exception:
         code, said = FAULT, traceback.format_exc()
@@ -135,6 +138,12 @@ def on_this_machine(store: Store, settings: conduct.Settings, options: Options) 
         most=options.at_once,
     )
     return LocalExecutor(slots, store.out / "log")
+
+
+def on_slurm(store: Store, settings: conduct.Settings, options: Options) -> Executor:
+    """The Slurm executor."""
+    assert options.slurm is not None
+    return SlurmExecutor(store.out / "slurm", settings.needs, options.slurm)
 
 
 def run(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import time
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -132,19 +133,16 @@ def _require_same(asked: str, here: str, what: str) -> None:
         )
 
 
-def job(path: str) -> None:
-    """What a job of the Slurm executor does: one grading. Its result is in the directory."""
-    process.hide()
-    with interruptible():
-        work(Place(Path(path)), grade)
-
-
-def main() -> None:
-    """The entry point of the local executor's workers."""
+def main(arguments: list[str]) -> None:
+    """Does the grading whose directory is named; or, without one, all that a parent names."""
     process.hide()
     multirank.start()
-    serve(grade)
+    if arguments:
+        with interruptible():
+            work(Place(Path(arguments[0])), grade)
+    else:
+        serve(grade)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

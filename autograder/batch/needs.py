@@ -38,6 +38,11 @@ class Needs:
     memory: int = MEMORY
 
     @property
+    def cpus(self) -> int:
+        """Two ranks to a core: most of the time they wait for each other."""
+        return max(1, self.ranks // 2)
+
+    @property
     def minutes(self) -> int:
         """Until a job is ended from outside: longer than a grading ever takes."""
         return int(-(-(1.25 * self.budget + _START) // 60))

@@ -97,7 +97,6 @@ class State(msgspec.Struct, frozen=True):
 
     faults: of all attempts. forgiven: how many of them no longer count, since somebody asked to
     try again. may_lower: its grade counts even if an earlier one of the submission is higher.
-    job: of Slurm, which has it.
     """
 
     status: Status = Status.WAITING
@@ -107,7 +106,6 @@ class State(msgspec.Struct, frozen=True):
     finished: str = ""
     host: str = ""
     may_lower: bool = False
-    job: str = ""
 
     @property
     def given_up(self) -> bool:
@@ -168,7 +166,7 @@ class Place:
     def note_fault(self, text: str, host: str) -> State:
         """Writes down that an attempt failed through no fault of the submission."""
         fault = Fault(now(), host, text[-4000:])
-        return self.update(status=Status.FAULT, faults=(*self.state().faults, fault), job="")
+        return self.update(status=Status.FAULT, faults=(*self.state().faults, fault))
 
     def files(self) -> dict[str, bytes]:
         """The modules that were handed in."""

@@ -76,7 +76,7 @@ def _finish(place: Place, graded: Grade) -> State:
     if not_judged and len(place.state().faults) - place.state().forgiven < RETRIES:
         told = "\n".join(f"{row.check_id}: {row.outcome}\n{row.staff}" for row in not_judged)
         return place.note_fault(told, socket.gethostname())
-    return place.update(status=Status.DONE, finished=now(), job="")
+    return place.update(status=Status.DONE, finished=now())
 
 
 # --- Workers --------------------------------------------------------------------------------------
