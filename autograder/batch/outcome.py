@@ -23,7 +23,7 @@ from typing import Any
 
 from autograder import report
 from autograder.batch import files, records
-from autograder.batch.scoring import Attempt, ClassGrades, Final, Scored, Standing
+from autograder.batch.scoring import Attempt, ClassGrades, Final, Scored
 from autograder.batch.store import TIMELINES, Store
 from autograder.grade import Outcome, Row, points_text
 from autograder.manifest import Manifest, Override
@@ -220,8 +220,3 @@ def _with_the_final_score(results: Path, final: Final) -> None:
         content["score"] = number(final.final)
     content["extra_data"]["standing"] = final.standing.value
     files.replace(results, json.dumps(content, allow_nan=False, indent=1) + "\n")
-
-
-def open_students(finals: Iterable[Final]) -> list[Final]:
-    """Those without a final grade."""
-    return [one for one in finals if one.standing is not Standing.FINAL]
