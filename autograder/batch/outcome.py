@@ -14,6 +14,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -32,6 +33,7 @@ from autograder.report.gradescope import number
 
 CSV, LINES = "grades.csv", "grades.jsonl"
 STUDENTS, STAFF = "students", "staff"
+GRADING = "grading"  # among the staff's: a link to what was graded, and to the submission
 _MADE = ".made"
 
 
@@ -155,6 +157,9 @@ def write_student(store: Store, final: Final) -> None:
     _with_the_final_score(ours / RESULTS, final)
     for file in (PAGE, RESULTS):
         (ours / file).replace(theirs / file)
+    link = ours / GRADING
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(place.path, ours))
     files.replace(ours / _MADE, wanted)
 
 

@@ -223,13 +223,12 @@ def _overridden(
     overrides = {one.check: one for one in manifest.course.overrides}
     for one in checks:
         override = overrides.get(one.result.id)
-        if override is None:
-            yield one
-        elif override.count == "drop":
+        if override is not None and override.count == "drop":
             yield replace(one, points=Fraction(0), score=Fraction(0), override=override)
+        elif override is not None and usable:
+            yield replace(one, score=one.points, override=override)
         else:
-            score = one.points if usable else one.score
-            yield replace(one, score=score, override=override)
+            yield one
 
 
 def standing_grading(

@@ -70,10 +70,14 @@ def planned(task: Task) -> Grade:
     ]
     about = About(task.course, digest=task.digest, versions={"grader": task.grader})
     about.seconds = 1.0
+    about.notices += [task.unusable] if task.unusable else []
     return Grade(problems, rows, about)
 
 
 def _record(graded: Grade, row: Row, does: Mapping[str, Any], attempt: int, task: Task) -> None:
+    if task.unusable:
+        graded.record(row.check_id, Outcome.BLOCKED, message=task.unusable)
+        return
     if attempt <= does.get("open", {}).get(row.check_id, 0):
         graded.record(row.check_id, Outcome.GRADER_FAULT, staff="the fake grader cannot tell")
         return
