@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import pkgutil
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, Literal
 
 import typst
 
@@ -79,12 +81,12 @@ def write_data() -> None:
         "problems": len(manifest.problems),
         "parts": parts,
         "numbers": numbers(),
-        "gallery": [
-            {"name": one.__name__, "told": (one.__doc__ or "").strip()} for one in GALLERY
-        ],
+        "gallery": [{"name": one.__name__, "told": (one.__doc__ or "").strip()} for one in GALLERY],
     }
     OUT.mkdir(parents=True, exist_ok=True)
-    (OUT / "data.json").write_text(json.dumps(data, indent=1), encoding="utf-8")
+    new = OUT / f"data-{os.getpid()}.json"  # there may be several of us, who find the same
+    new.write_text(json.dumps(data, indent=1), encoding="utf-8")
+    new.replace(OUT / "data.json")
 
 
 def _plain(points: Fraction | int) -> int | float:
@@ -101,7 +103,7 @@ def draw_figures() -> None:
             (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 
-def compiled(name: str, target: str) -> bytes:
+def compiled(name: str, target: Literal["pdf", "html"], with_figures: bool = True) -> bytes:
     """handouts/NAME.typ as "pdf" or "html".
 
     Raises:
@@ -113,12 +115,26 @@ def compiled(name: str, target: str) -> bytes:
         format=target,
         font_paths=[str(FONTS)],
         ignore_system_fonts=True,  # the same pages on every machine
-        sys_inputs={"target": target},
+        sys_inputs={"target": target, "figures": "yes" if with_figures else "no"},
     )
     told = [warning.message for warning in warnings if _INCOMPLETE not in warning.message]
     if told or not isinstance(made, bytes):
         raise SystemExit(f"{name}.typ, as {target}: " + "; ".join(told))
     return made
+
+
+def marked(name: str, selector: str) -> list[dict[str, Any]]:
+    """What stands in handouts/NAME.typ under a label such as "<run>", or all such as "raw"."""
+    found = typst.query(
+        str(HERE / f"{name}.typ"),
+        selector,
+        root=str(ROOT),
+        font_paths=[str(FONTS)],
+        ignore_system_fonts=True,
+        sys_inputs={"figures": "no"},
+    )
+    elements: list[dict[str, Any]] = json.loads(found)
+    return elements
 
 
 def styled(page: str) -> str:

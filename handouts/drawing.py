@@ -36,17 +36,17 @@ class Canvas:
         at: str = "start",
         bold: bool = False,
         color: str = "#222",
+        over: bool = False,
     ) -> None:
-        """Words whose foot is at y. at: "start", "middle" or "end"."""
+        """Words whose foot is at y. at: "start", "middle" or "end"; over: lines lie under them."""
         weight = ' font-weight="bold"' if bold else ""
+        halo = ' stroke="#fff" stroke-width="3" paint-order="stroke"' if over else ""
         self._parts.append(
             f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" text-anchor="{at}" '
-            f'fill="{color}"{weight}>{escape(words)}</text>'
+            f'fill="{color}"{weight}{halo}>{escape(words)}</text>'
         )
 
-    def cell(
-        self, x: float, y: float, w: float, h: float, words: str, fill: str = "#fff"
-    ) -> None:
+    def cell(self, x: float, y: float, w: float, h: float, words: str, fill: str = "#fff") -> None:
         """A box with words in the middle, light on dark."""
         self.box(x, y, w, h, fill)
         dark = fill in (DARK, MIDDLE)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from torch import nn
 
@@ -75,9 +75,7 @@ def collectives() -> Numbers:
         for ranks in (4, 8)
     }
     for name, size in (("small", small), ("large", large)):
-        ring = accounting.ring_all_reduce_seconds(
-            size, n, INFINIBAND.bandwidth, INFINIBAND.latency
-        )
+        ring = accounting.ring_all_reduce_seconds(size, n, INFINIBAND.bandwidth, INFINIBAND.latency)
         tree = modelled.seconds(modelled.trees, n, size, INFINIBAND)
         found |= {
             f"ar-{name}": binary(size),
@@ -177,10 +175,10 @@ def scale() -> Numbers:
     """The chapter on arithmetic."""
     small, devices = 7e9, 8
     found: Numbers = {"zero-parameters": count(small), "zero-devices": str(devices)}
-    for key, sharding in (("ddp", "ddp"), ("1", "zero1"), ("2", "zero2"), ("3", "zero3")):
-        found[f"zero-{key}"] = size_text(accounting.state_bytes(small, sharding, devices))
-    for key in ("ddp", "zero1", "zero3"):
-        found[f"moved-{key}"] = size_text(accounting.data_parallel_bytes(small, key, devices))
+    for sharding in get_args(accounting.Sharding):
+        found[f"state-{sharding}"] = size_text(accounting.state_bytes(small, sharding, devices))
+        moved = accounting.data_parallel_bytes(small, sharding, devices)
+        found[f"moved-{sharding}"] = size_text(moved)
     for key, fabric in (("nvlink", NVLINK), ("infiniband", INFINIBAND), ("ethernet", ETHERNET)):
         seconds = accounting.ring_all_reduce_seconds(
             2 * small, devices, fabric.bandwidth, fabric.latency
@@ -210,6 +208,8 @@ def scale() -> Numbers:
         "acc-goal": "0.05",
         "acc-m": str(accounting.microbatches_for(p, 0.05)),
         "choice-70": " × ".join(map(str, choice)),
+        "weights-7": size_text(2 * small),
+        "weights-70": size_text(2 * 70e9),
         "q-devices-90": f"{accounting.training_days(flops, 1, H100_FLOPS, MFU) / 90:,.0f}",
         "q-zero2-fit": fits(small, "zero2"),
         "q-zero3-fit": fits(small, "zero3"),
@@ -282,7 +282,9 @@ def count(number: float) -> str:
 
 def size_text(number: float) -> str:
     """Bytes, such as "1.12 TB"."""
-    return _prefixed(number, {1e12: " TB", 1e9: " GB", 1e6: " MB", 1e3: " kB", 1: " B"})
+    return _prefixed(
+        number, digits=4, units={1e12: " TB", 1e9: " GB", 1e6: " MB", 1e3: " kB", 1: " B"}
+    )
 
 
 def rate_text(number: float) -> str:
@@ -312,8 +314,8 @@ def percent(part: float) -> str:
     return f"{100 * part:.3g}%"
 
 
-def _prefixed(number: float, units: Mapping[float, str]) -> str:
+def _prefixed(number: float, units: Mapping[float, str], digits: int = 3) -> str:
     for unit, name in units.items():
         if number >= 0.9995 * unit:
-            return f"{float(f'{number / unit:.3g}'):g}{name}"
+            return f"{float(f'{number / unit:.{digits}g}'):g}{name}"
     raise ValueError(f"{number} is smaller than all units")

@@ -6,6 +6,7 @@ Each piece of each rank is a power of two of its own, so a sum tells what it is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -62,7 +63,7 @@ def _reduce(rank: int) -> tuple[Tensor, Tensor]:
 
 def _scatter(rank: int) -> tuple[Tensor, Tensor]:
     after = torch.zeros(1)
-    collectives.scatter(after, list(_own(0).split(1)) if rank == 0 else None, src=0)
+    collectives.scatter(after, list(torch.split(_own(0), 1)) if rank == 0 else None, src=0)
     return _own(0) if rank == 0 else torch.zeros(RANKS), after
 
 
@@ -147,15 +148,12 @@ def _ring_states() -> list[list[float]]:
     states: list[list[float]] = []
     exchange = dist.batch_isend_irecv
 
-    def noted(operations: list[dist.P2POp]) -> list[dist.Work]:
+    def noted(p2p_op_list: list[dist.P2POp]) -> list[dist.Work]:
         states.append(tensor.tolist())
-        return exchange(operations)
+        return exchange(p2p_op_list)
 
-    dist.batch_isend_irecv = noted
-    try:
+    with mock.patch.object(dist, "batch_isend_irecv", noted):
         collectives.all_reduce(tensor)
-    finally:
-        dist.batch_isend_irecv = exchange
     return [*states, tensor.tolist()]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from handouts import modelled
 from handouts.drawing import RULE, Canvas
@@ -77,7 +77,7 @@ def _rate(rate: float) -> str:
 
 
 def _chart(
-    lines: dict[str, Points], ticks: Sequence[float], told: Callable[[float], str], y_title: str
+    lines: Mapping[str, Points], ticks: Sequence[float], told: Callable[[float], str], y_title: str
 ) -> str:
     """Both axes logarithmic."""
     left, top, w, h = 84.0, 12.0, 330.0, 220.0

@@ -28,16 +28,15 @@ def draw() -> dict[str, str]:
     bottom = 10 + _ROW * len(_STEPS)
 
     def x(rate: float) -> float:
-        return _LEFT + (math.log10(rate) - _LOW) / (_HIGH - _LOW) * (canvas.width - _LEFT - 20)
+        return _LEFT + (math.log10(rate) - _LOW) / (_HIGH - _LOW) * (canvas.width - _LEFT - 60)
 
     for power, told in enumerate(("1 GB/s", "10", "100", "1 TB/s", "10", "100 TB/s"), start=9):
         canvas.line(x(10**power), 6, x(10**power), bottom, color=RULE, width=0.5)
-        at = "end" if power == 14 else "middle"
-        canvas.text(x(10**power), bottom + 18, told, at=at, size=11)
+        canvas.text(x(10**power), bottom + 18, told, at="middle", size=11)
     for place, (name, rate, fill) in enumerate(_STEPS):
         y = 10 + _ROW * place
         canvas.text(_LEFT - 8, y + 14, name, at="end")
         canvas.box(_LEFT, y, x(rate) - _LEFT, _ROW - 6, fill)
         told = f"{rate / 1e12:.3g} TB/s" if rate >= 1e12 else f"{rate / 1e9:.3g} GB/s"
-        canvas.text(x(rate) + 6, y + 14, told, size=11)
+        canvas.text(x(rate) + 6, y + 14, told, size=11, over=True)
     return {"links": canvas.svg()}

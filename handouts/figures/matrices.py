@@ -9,27 +9,30 @@ _FILLS = (DARK, "hatch")  # of rank 0's part, and of rank 1's
 
 def draw() -> dict[str, str]:
     """The one figure."""
-    canvas = Canvas(330)
+    canvas = Canvas(350)
     canvas.text(0, 14, "by columns", bold=True)
     x = _matrix(canvas, 0, 30, 46, 56, "X", None)
     x = _sign(canvas, x, "×")
     x = _matrix(canvas, x, 24, 64, 68, "A", "columns")
     x = _sign(canvas, x, "=")
-    _matrix(canvas, x, 30, 64, 56, "Y: each rank has columns", "columns")
+    _matrix(canvas, x, 30, 64, 56, "Y", "columns")
+    canvas.text(0, 128, "each rank has columns of Y", size=11)
     canvas.text(330, 14, "by rows", bold=True)
     x = _matrix(canvas, 330, 30, 46, 56, "X", "columns")
     x = _sign(canvas, x, "×")
     x = _matrix(canvas, x, 24, 64, 68, "A", "rows")
     x = _sign(canvas, x, "=")
-    x = _matrix(canvas, x, 30, 44, 56, "", "0")
+    x = _matrix(canvas, x, 30, 44, 56, "Y", "0")
     x = _sign(canvas, x, "+")
-    _matrix(canvas, x, 30, 44, 56, "", "1")
-    canvas.text(x - 33, 104, "Y: a sum of partial sums", at="middle", size=11)
+    _matrix(canvas, x, 30, 44, 56, "Y", "1")
+    canvas.text(330, 128, "each rank has a partial sum of all of Y", size=11)
 
-    top = 170.0
+    top = 186.0
     canvas.text(0, top - 16, "the two together: an MLP", bold=True)
-    stations = (("x", None, 34.0), ("f", "", 0.0), ("fc1", "columns", 70.0), ("gelu", "columns", 44))
-    stations += (("fc2", "rows", 60.0), ("g", "", 0.0), ("y", None, 34.0))
+    stations: list[tuple[str, str | None, float]] = [
+        *(("x", None, 34), ("f", "", 0), ("fc1", "columns", 70), ("gelu", "columns", 44)),
+        *(("fc2", "rows", 60), ("g", "", 0), ("y", None, 34)),
+    ]
     x = 0.0
     for name, split, width in stations:
         if split == "":

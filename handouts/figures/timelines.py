@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
@@ -25,13 +26,16 @@ _NETWORK = Fabric("slow", latency=50e-6, bandwidth=1e9)
 
 def draw() -> dict[str, str]:
     """All of them."""
-    ring = multirank.run(_reduce, 4)
+    with multirank.World(4) as world:
+        world.call(_reduce)  # connects the ranks
+        ring = world.call(_reduce)
     hang = multirank.run(gallery.pipeline_with_blocking_sends, 3, check=False)
     pipeline = run_for_real([one_f_one_b(stage, 4, 4) for stage in range(4)])
-    steps = [
-        multirank.replay(multirank.run(_step, 2, kind).trace, _NETWORK)
-        for kind in ("naive", "flat", "overlapped")
-    ]
+    steps = []
+    for kind in ("naive", "flat", "overlapped"):
+        with multirank.World(2) as world:
+            world.call(_prepare, kind)
+            steps.append(multirank.replay(world.call(_step, kind).trace, _NETWORK))
     return {
         "timeline_ring": _narrow([ring], ["all_reduce of 1 MiB"]),
         "timeline_hang": _narrow([hang], ["pipeline_with_blocking_sends"]),
@@ -40,17 +44,14 @@ def draw() -> dict[str, str]:
     }
 
 
-def _narrow(sources: list[Run | Trace | Replay] | Any, titles: list[str]) -> str:
+def _narrow(sources: Sequence[Run | Trace | Replay], titles: list[str]) -> str:
     with mock.patch.object(svg, "PLOT", _PLOT):
         drawn = multirank.timeline(*sources, titles=titles).svg()
     return drawn.replace('Helvetica,Arial,"DejaVu Sans",sans-serif', FAMILY)
 
 
 def _reduce() -> None:
-    tensor = torch.zeros(2**18)
-    collectives.all_reduce(tensor)  # connects the ranks
-    multirank.mark("again")
-    collectives.all_reduce(tensor)
+    collectives.all_reduce(torch.zeros(2**18))
 
 
 class _Declared(torch.autograd.Function):
@@ -83,12 +84,18 @@ class _Layer(nn.Linear):
         return output
 
 
-def _step(kind: str) -> None:
-    """One step of training; all but the first messages, with which the ranks begin as equals."""
+def _prepare(kind: str) -> None:
+    """Makes a model on each rank."""
     model: nn.Module = nn.Sequential(*(_Layer(number) for number in range(LAYERS)))
     if kind == "overlapped":
-        of_a_layer = sum(parameter.nbytes for parameter in model[0].parameters())  # type: ignore[index]
+        of_a_layer = 4 * (WIDTH * WIDTH + WIDTH)
         model = DistributedDataParallel(model, bucket_cap_mb=of_a_layer / 2**20)
+    multirank.context().state["model"] = model
+
+
+def _step(kind: str) -> None:
+    """Forward, backward, and what makes the gradients the mean."""
+    model: nn.Module = multirank.context().state["model"]
     model(torch.ones(1, WIDTH)).sum().backward()
     if isinstance(model, DistributedDataParallel):
         model.finish_gradient_synchronization()
