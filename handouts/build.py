@@ -1,6 +1,6 @@
 """Builds the handout and the staff guide, as PDF, and the handout as one HTML page.
 
-    python -m handouts.build                     # into build/handout
+    python -m handouts.build                     # handout.pdf, handout.html, staff.pdf, here
     python -m handouts.build --keep-figures      # only the text: the figures are there already
 
 First what Typst reads: data.json (the problems with their points, and all numbers that are
@@ -10,6 +10,7 @@ computed) and the figures, of which several are real runs of the reference.
 from __future__ import annotations
 
 import argparse
+import base64
 import importlib
 import json
 import os
@@ -43,10 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not asked.keep_figures:
         draw_figures()
     for name in ("handout", "staff"):
-        pdf = OUT / f"{name}.pdf"
+        pdf = HERE / f"{name}.pdf"
         pdf.write_bytes(compiled(name, "pdf"))
         print(pdf.relative_to(ROOT))
-    page = OUT / "handout.html"
+    page = HERE / "handout.html"
     page.write_text(styled(compiled("handout", "html").decode()), encoding="utf-8")
     print(page.relative_to(ROOT))
 
@@ -138,9 +139,10 @@ def marked(name: str, selector: str) -> list[dict[str, Any]]:
 
 
 def styled(page: str) -> str:
-    """The page with its style sheet in it, so that it is one file."""
-    style = f"<style>\n{(HERE / 'web.css').read_text(encoding='utf-8')}</style></head>"
-    return page.replace("</head>", style, 1)
+    """The page with its style sheet and its Chinese font in it, so that it is one file."""
+    font = base64.b64encode((FONTS / "HandoutSans-Regular.otf").read_bytes()).decode()
+    style = (HERE / "web.css").read_text(encoding="utf-8").replace("FONT", font)
+    return page.replace("</head>", f"<style>\n{style}</style></head>", 1)
 
 
 if __name__ == "__main__":
