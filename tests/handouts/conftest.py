@@ -15,6 +15,7 @@ from autograder.paths import REFERENCE, ROOT
 from handouts.build import write_data
 
 _STUDENTS = ("multirank", "tests/assignment", "pyproject.toml", "Makefile", "constraints.txt")
+_AUTOGRADER = ".venv/bin/autograder"
 _TRAIN = """
 import torch
 import torch.distributed as dist
@@ -47,15 +48,19 @@ class Folder:
         (path / "train.py").write_text(_TRAIN)
 
     def run(self, command: Sequence[str] | str) -> subprocess.CompletedProcess[str]:
-        """Runs a command there, as a student would with the environment activated."""
+        """Runs a command there, as a student would with the environment activated; staff's here."""
         bin_ = Path(sys.executable).parent
+        of_staff = isinstance(command, str) and command.startswith(_AUTOGRADER)
+        if isinstance(command, str):
+            command = ["bash", "-c", command.replace(_AUTOGRADER, "python -m autograder")]
         return subprocess.run(
-            command if not isinstance(command, str) else ["bash", "-c", command],
-            cwd=self.path,
+            command,
+            cwd=ROOT if of_staff else self.path,
             env=os.environ
             | {
                 "PATH": f"{bin_}{os.pathsep}{os.environ['PATH']}",
-                "PYTHONPATH": str(self.path),
+                "PYTHONPATH": str(ROOT if of_staff else self.path),
+                "AUTOGRADER_PRIVATE": str(self.path / "private"),
                 "GLOO_SOCKET_IFNAME": "lo",
                 "PYTEST_ADDOPTS": "-p no:cacheprovider",
             },
