@@ -101,8 +101,13 @@ class _State:
         sys.path_importer_cache.clear()
         linecache.clearcache()
         for name, module in list(sys.modules.items()):
-            if name not in self._modules and not _is_installed(module):
+            if name not in self._modules and not self._may_stay(name, module):
                 del sys.modules[name]
+
+    def _may_stay(self, name: str, module: object) -> bool:
+        """Whether it is an installed module, under its own name or one inside what was there."""
+        own = getattr(module, "__name__", None) == name
+        return _is_installed(module) and (own or name.partition(".")[0] in self._modules)
 
     def _restore_torch(self) -> None:
         random.setstate(self._numbers[0])
