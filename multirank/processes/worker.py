@@ -36,10 +36,12 @@ _STREAMS = (0, 1, 2)
 
 
 def main() -> None:
-    """Runs as `python -I -S -c ... DESCRIPTOR`, its connection with the pool being that."""
+    """Runs as `python -I -S -c ... DESCRIPTOR SEED`: its connection with the pool, and where
+    torch's random numbers begin, the same for all its workers, as for all ranks that are forked."""
     link = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     preload()
+    torch.manual_seed(int(sys.argv[2]))
     gc.freeze()
     pristine = _State()
     send_frame(link, b"ready")
