@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console
 
 from autograder.mutation.candidates import Candidate, equivalents
-from autograder.mutation.run import Result
+from autograder.mutation.trials import Result
 
 ENOUGH = 0.9  # of the changes that are not equivalent must be noticed
 
