@@ -14,8 +14,8 @@ from autograder import cli, mutation, stubs
 from autograder.mutation import trials
 from autograder.mutation.candidates import Candidate, candidates, equivalents, sample
 from autograder.mutation.operators import Patch, patches
-from autograder.mutation.trials import Memory, Result, judge
 from autograder.mutation.table import summary
+from autograder.mutation.trials import Memory, Result, judge
 from autograder.paths import REFERENCE
 
 from .submissions import MANIFEST
