@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import subprocess
 import time
 import tomllib
@@ -64,6 +65,25 @@ def test_its_stubs_are_made_from_the_reference_whatever_lies_in_assignment(
     assert {f"assignment/{name}": data for name, data in generated.items()} == {
         name: data for name, data in shipped.items() if name.startswith("assignment/")
     }
+
+
+def test_its_problems_are_those_of_the_course_with_the_course_s_points(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    generated = contents.files()["assignment/problems.toml"]
+    assert generated == (REFERENCE / "problems.toml").read_bytes()
+    shutil.copytree(REFERENCE, tmp_path / "reference")
+    course = '[problems]\noff = ["launch", "barrier"]\n[weights]\nall_reduce = 8.5\n'
+    (tmp_path / "reference" / "course.toml").write_text(f'name = "Ours"\n{course}')
+    monkeypatch.setattr(contents, "REFERENCE", tmp_path / "reference")
+    files = contents.files()
+    changed = tomllib.loads(files["assignment/problems.toml"].decode())["problem"]
+    points = {problem["id"]: problem["points"] for problem in changed}
+    assert not points.keys() & {"launch", "barrier"}
+    assert points["all_reduce"] == 8.5
+    assert points["broadcast"] == 2
+    assert "| 1.7 All-reduce | 17/2 | collectives.py |" not in files["README.md"].decode()
+    assert "| 1.7 All-reduce | 8.5 | collectives.py |" in files["README.md"].decode()
 
 
 def test_its_packages_are_those_of_our_own_pyproject_and_all_are_pinned(
