@@ -47,6 +47,7 @@ def _text(path: Path) -> str:
 def test_every_block_of_code_is_marked_as_a_command_or_a_program(book: str) -> None:
     tested = {one["value"]["commands"] for one in marked(book, "<run>")}
     tested |= {one["value"]["program"] for one in marked(book, "<code>")}
+    tested |= {one["value"]["piece"] for one in marked(book, "<sample>")}
     blocks = {one["text"] for one in marked(book, "raw") if one["block"]}
     assert blocks == tested
 
