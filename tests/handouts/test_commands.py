@@ -69,8 +69,8 @@ def _help(*command: str) -> str:
             if shutil.which("docker") is None:
                 pytest.skip("there is no docker here")
             line = ["docker", what, "--help"]
-            told = subprocess.run(line, capture_output=True, text=True, check=True).stdout
-            return told + " --secret"  # of BuildKit, which the help of an old builder leaves out
+            done = subprocess.run(line, capture_output=True, text=True, check=True)
+            return done.stdout + " --secret"  # of BuildKit, which the help of an old builder leaves out
     raise AssertionError(f"{command} is no command that the handout may use")
 
 
