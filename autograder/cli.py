@@ -275,6 +275,41 @@ def grade_a_class(
     raise typer.Exit(commands.batch(Console(), options))
 
 
+@app.command("replay")
+def run_a_check_again(
+    path: Annotated[Path, typer.Argument(help="A grade.json, or the folder that it is in.")],
+    check: Annotated[str, typer.Option(help="Its id or number, such as 1.7.2.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the explanation goes. Default: beside the grade.")
+    ] = None,
+    submission: Annotated[
+        Path | None, typer.Option(help="What was handed in, where it was not stored.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The one it was graded with, if any.")] = None,
+    isolation: Annotated[
+        Isolation, typer.Option(help="What confines the submission.")
+    ] = Isolation.AUTO,
+) -> None:
+    """Run one check of a graded submission again, and explain it so that the student may read it.
+
+    Exit code: 0 when it ran, whatever came of it; 2 when it could not; 3 when the grader failed.
+    """
+    code = commands.replay_check(Console(), path, check, out, submission, seed, isolation)
+    raise typer.Exit(code)
+
+
+@app.command("diff")
+def compare_grades(
+    old: Annotated[Path, typer.Argument(help="The folder of a batch, or a grade.json.")],
+    new: Annotated[Path, typer.Argument(help="Another one.")],
+) -> None:
+    """Print whose grade moves, from, to and why.
+
+    Exit code: 0, or 2 where there is nothing to compare.
+    """
+    raise typer.Exit(commands.diff(Console(), old, new))
+
+
 @app.command("doctor")
 def tell_of_this_machine(
     official: Annotated[

@@ -28,11 +28,11 @@ def _folder() -> Path:
 class Turns:
     """One grading's side of the lock.
 
-    waited: seconds that it has waited for others so far.
+    waited: seconds that it has waited for others so far. measured: seconds that it was alone.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.waited = 0.0
+        self.waited = self.measured = 0.0
         self._folder = folder or _folder()
         self._held: int | None = None
 
@@ -50,9 +50,11 @@ class Turns:
         """Nobody else runs a check while the block does. It stands within `beside_others`."""
         self._let_go()
         self._held = self._wait_for(fcntl.LOCK_EX)
+        started = time.monotonic()
         try:
             yield
         finally:
+            self.measured += time.monotonic() - started
             self._let_go()
             self._held = self._wait_for(fcntl.LOCK_SH)
 

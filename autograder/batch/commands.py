@@ -17,9 +17,11 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
+import multirank
 from autograder import circumstances
 from autograder import manifest as manifests
-from autograder.backend import BackendName
+from autograder.backend import BackendName, NoSuchBackend
+from autograder.backend import find as find_backend
 from autograder.batch import (
     adjustments,
     conduct,
@@ -28,6 +30,7 @@ from autograder.batch import (
     movement,
     outcome,
     page,
+    replay,
     similarity,
     statistics,
 )
@@ -46,13 +49,21 @@ from autograder.batch.scoring import (
 from autograder.batch.slurm import NoSlurm, SlurmExecutor, SlurmOptions
 from autograder.batch.sources import NoSubmissions, find
 from autograder.batch.store import Place, Store
+from autograder.confine import process
+from autograder.confine.modes import CannotConfine, Isolation, choose
 from autograder.digest import grader_digest
+from autograder.grade import Outcome
 from autograder.inputs import SecretError
+from autograder.intake import NoSuchSubmission, UnusableSubmission
 from autograder.manifest import Manifest
 from autograder.paths import REFERENCE
-from autograder.text import safe
+from autograder.text import safe, safe_line
 
 DONE, USAGE, FAULT, INTERRUPTED = 0, 2, 3, 130
+
+
+class NotOfficial(ValueError):
+    """Official grades were asked for, and these would not be."""
 
 
 @dataclass(frozen=True)
@@ -118,18 +129,89 @@ def batch(console: Console, options: Options) -> int:
         told = "Interrupted. What was finished is kept; the same command goes on from here."
         console.print(Text(told))
         return INTERRUPTED
-    except (NoSubmissions, conduct.UnknownStudent, adjustments.BadAdjustments) as error:
-        code, said = USAGE, str(error)
+    except (NoSubmissions, conduct.UnknownName, adjustments.BadAdjustments) as error:
+        return _failed(console, USAGE, str(error))
     except (manifests.ManifestError, SecretError, machine.TooFewGPUs, NoSlurm) as error:
-        code, said = USAGE, str(error)
+        return _failed(console, USAGE, str(error))
+    except (CannotConfine, NoSuchBackend, NotOfficial) as error:
+        return _failed(console, USAGE, str(error))
     except Exception:
-        code, said = FAULT, traceback.format_exc()
+        return _failed(console, FAULT, traceback.format_exc())
+
+
+def replay_check(
+    console: Console,
+    path: Path,
+    check: str,
+    out: Path | None,
+    submission: Path | None,
+    seed: int | None,
+    isolation: Isolation,
+) -> int:
+    """Runs a check again and writes the explanation; the exit code."""
+    process.hide()
+    multirank.start()
+    try:
+        replayed = replay.replay(
+            path,
+            check,
+            manifests.load(REFERENCE),
+            submission=submission,
+            seed=seed,
+            isolation=isolation,
+        )
+    except (replay.CannotReplay, SecretError, UnusableSubmission, NoSuchSubmission) as error:
+        return _failed(console, USAGE, str(error))
+    except (manifests.ManifestError, CannotConfine, NoSuchBackend) as error:
+        return _failed(console, USAGE, str(error))
+    except Exception:
+        return _failed(console, FAULT, traceback.format_exc())
+    told = replay.explanation(replayed)
+    folder = path if path.is_dir() else path.parent
+    name = f"replay-{replayed.now.check_id.replace('/', '-')}.md"
+    target = out or folder / files.as_name(name)
+    files.replace(target, told)
+    console.print(Text(told))
+    console.print(Text(safe_line(str(target), 1000), style="dim"), soft_wrap=True)
+    return FAULT if replayed.now.outcome is Outcome.GRADER_FAULT else DONE
+
+
+def diff(console: Console, old: Path, new: Path) -> int:
+    """Prints whose grade moves from one to the other; the exit code."""
+    try:
+        manifest = manifests.load(REFERENCE)
+        before, after = movement.read(old, manifest), movement.read(new, manifest)
+    except (movement.NothingToCompare, manifests.ManifestError) as error:
+        return _failed(console, USAGE, str(error))
+    moves = movement.moves(before, after)
+    live.show_moves(console, moves)
+    lower = sum(move.after < move.before for move in moves)
+    both = len(before.keys() & after.keys())
+    console.print(Text(f"{len(moves)} of {both} grades move; {lower} of them down."))
+    for name, told in (
+        ("old", before.keys() - after.keys()),
+        ("new", after.keys() - before.keys()),
+    ):
+        if told:
+            console.print(Text(f"Only in the {name}: {', '.join(sorted(told))}"))
+    return DONE
+
+
+def _failed(console: Console, code: int, said: str) -> int:
     console.print(safe(said), style="red", markup=False, highlight=False)
     return code
 
 
 def on_this_machine(store: Store, settings: conduct.Settings, options: Options) -> Executor:
-    """The local executor, with as many workers as there is room for."""
+    """The local executor, with as many workers as there is room for.
+
+    Raises:
+        CannotConfine, NoSuchBackend, NotOfficial: what the workers would only fail with.
+    """
+    confinement, backend = choose(Isolation(settings.isolation)), find_backend(options.backend)
+    about = circumstances.about(settings.manifest, settings.secret, (), confinement, backend)
+    if settings.official and about.unofficial:
+        raise NotOfficial(f"The grades would not be official: {'; '.join(about.unofficial)}.")
     slots = machine.slots(
         settings.needs,
         cores=machine.cores_here(),
@@ -153,7 +235,8 @@ def run(
     make_executor: MakeExecutor,
 ) -> Result:
     """Grades what is left to grade, scores everything, and writes the results."""
-    store, asked, manifest = Store(options.out), options.asked, settings.manifest
+    store, manifest = Store(options.out), settings.manifest
+    asked = conduct.understood(options.asked, manifest)
     store.make()
     found = find(options.path, store.out / "unpacked")
     chosen = conduct.chosen(found, asked)

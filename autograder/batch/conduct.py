@@ -6,10 +6,11 @@ again: it goes on where it was. Nothing in here decides points.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autograder.batch import scoring
@@ -69,8 +70,8 @@ class Asked:
     lower: bool = False
 
 
-class UnknownStudent(ValueError):
-    """`Asked.only` names nobody of this class."""
+class UnknownName(ValueError):
+    """What was asked for names nobody of this class, or no problem of the course."""
 
 
 @dataclass
@@ -91,11 +92,30 @@ class Progress:
 Told = Callable[[Progress], None]
 
 
+def understood(asked: Asked, manifest: Manifest) -> Asked:
+    """The same with problems by their ids, where they were named by number.
+
+    Raises:
+        UnknownName: the course has no such problem.
+    """
+    ids = {problem.number: problem.id for problem in manifest.problems}
+    ids |= {problem.id: problem.id for problem in manifest.problems}
+    regrade = []
+    for name in asked.regrade:
+        problem, slash, check = name.partition("/")
+        if problem not in ids:
+            near = difflib.get_close_matches(problem, ids, n=3)
+            hint = f"; did you mean {', '.join(near)}?" if near else "."
+            raise UnknownName(f"There is no problem {safe_line(name)!r}{hint}")
+        regrade.append(f"{ids[problem]}{slash}{check}")
+    return replace(asked, regrade=tuple(regrade))
+
+
 def chosen(found: Class, asked: Asked) -> list[Entry]:
     """The entries that are asked for.
 
     Raises:
-        UnknownStudent: a name is nobody's.
+        UnknownName: a name is nobody's.
     """
     known = {
         name
@@ -104,7 +124,7 @@ def chosen(found: Class, asked: Asked) -> list[Entry]:
     }
     for name in asked.only:
         if name not in known:
-            raise UnknownStudent(f"There is no submission or student {safe_line(name)!r}.")
+            raise UnknownName(f"There is no submission or student {safe_line(name)!r}.")
     wanted = set(asked.only)
     return [
         entry

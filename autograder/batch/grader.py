@@ -17,7 +17,8 @@ from autograder import backend as backends
 from autograder import circumstances, report
 from autograder.backend import BackendName
 from autograder.batch import records
-from autograder.batch.store import TIMELINES, Place, Task
+from autograder.batch.files import replace
+from autograder.batch.store import TIMELINES, TIMES, Place, Task
 from autograder.batch.worker import NOT_JUDGED, interruptible, serve, work
 from autograder.confine import process
 from autograder.confine.modes import Isolation, choose
@@ -81,6 +82,8 @@ def grade(task: Task, place: Place) -> Grade:
     grading.changed = changed
     graded = grading.run()
     about.finished = datetime.now(UTC).isoformat(timespec="seconds")
+    times = {"seconds": about.seconds, "measured": turns.measured, "waited": turns.waited}
+    replace(place.path / TIMES, json.dumps(times))
     if base is None:
         return graded
     about.flags[:] = dict.fromkeys([*base.about.flags, *about.flags])

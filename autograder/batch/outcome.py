@@ -14,6 +14,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ from typing import Any
 
 from autograder import report
 from autograder.batch import files, records
-from autograder.batch.scoring import Attempt, ClassGrades, Final, Scored, Standing
+from autograder.batch.scoring import Attempt, ClassGrades, Final, Scored
 from autograder.batch.store import TIMELINES, Store
 from autograder.grade import Outcome, Row, points_text
 from autograder.manifest import Manifest, Override
@@ -32,6 +33,7 @@ from autograder.report.gradescope import number
 
 CSV, LINES = "grades.csv", "grades.jsonl"
 STUDENTS, STAFF = "students", "staff"
+GRADING = "grading"  # among the staff's: a link to what was graded, and to the submission
 _MADE = ".made"
 
 
@@ -155,6 +157,9 @@ def write_student(store: Store, final: Final) -> None:
     _with_the_final_score(ours / RESULTS, final)
     for file in (PAGE, RESULTS):
         (ours / file).replace(theirs / file)
+    link = ours / GRADING
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(place.path, ours))
     files.replace(ours / _MADE, wanted)
 
 
@@ -220,8 +225,3 @@ def _with_the_final_score(results: Path, final: Final) -> None:
         content["score"] = number(final.final)
     content["extra_data"]["standing"] = final.standing.value
     files.replace(results, json.dumps(content, allow_nan=False, indent=1) + "\n")
-
-
-def open_students(finals: Iterable[Final]) -> list[Final]:
-    """Those without a final grade."""
-    return [one for one in finals if one.standing is not Standing.FINAL]

@@ -30,7 +30,12 @@ from autograder.report.template import template
 NAME = "class.html"
 _SCRIPT = Path(__file__).with_name("class.js")
 _SLOWEST, _BAR, _HEIGHT = 20, 40, 150
-_TONES = {Standing.FINAL: "good", Standing.FAULT: "bad", Standing.OPEN: "middling"}
+_TONES = {
+    Standing.FINAL: "good",
+    Standing.OPEN: "middling",
+    Standing.FAULT: "bad",
+    Standing.UNUSABLE: "bad",
+}
 
 
 def render(grades: ClassGrades, manifest: Manifest, fell: Sequence[Fall], found: Class) -> str:
@@ -47,6 +52,7 @@ def render(grades: ClassGrades, manifest: Manifest, fell: Sequence[Fall], found:
         tries=RETRIES + 1,
         faults=[_fault(one) for one in grades.scored if one.standing is Standing.FAULT],
         open=[_open(one) for one in grades.scored if one.standing is Standing.OPEN],
+        unusable=[one for one in grades.scored if one.standing is Standing.UNUSABLE],
         kept=[one.entry.name for one in grades.scored if one.kept_over],
         fell=[
             {"check": one.check, "before": f"{one.before:.0%}", "after": f"{one.after:.0%}"}
@@ -77,6 +83,7 @@ def _cards(grades: ClassGrades) -> list[tuple[str, str]]:
     cards = [
         ("Submissions", str(len(standings))),
         ("Graded", str(standings.count(Standing.FINAL))),
+        ("Unusable", str(standings.count(Standing.UNUSABLE))),
         ("Not all judged", str(standings.count(Standing.OPEN))),
         ("Grader faults", str(standings.count(Standing.FAULT))),
         ("Not graded yet", str(standings.count(Standing.WAITING))),

@@ -31,6 +31,8 @@ class Standing(StrEnum):
     """What is known of a submission's grade."""
 
     FINAL = "graded"
+    UNUSABLE = "unusable"
+    """Nothing in it could be graded, for a reason that the student was told: no points."""
     OPEN = "not all judged"
     """Some checks could not be judged; what it earned is a lower bound."""
     FAULT = "grader fault"
@@ -155,7 +157,7 @@ class Scored:
             return Standing.FAULT if faulty else Standing.WAITING
         if any(not one.judged and one.points for one in self.checks):
             return Standing.OPEN
-        return Standing.FINAL
+        return Standing.UNUSABLE if self.unusable else Standing.FINAL
 
     def by_problem(self) -> dict[str, tuple[Fraction, Fraction]]:
         """What each problem earned, and of how many points."""
@@ -221,13 +223,12 @@ def _overridden(
     overrides = {one.check: one for one in manifest.course.overrides}
     for one in checks:
         override = overrides.get(one.result.id)
-        if override is None:
-            yield one
-        elif override.count == "drop":
+        if override is not None and override.count == "drop":
             yield replace(one, points=Fraction(0), score=Fraction(0), override=override)
+        elif override is not None and usable:
+            yield replace(one, score=one.points, override=override)
         else:
-            score = one.points if usable else one.score
-            yield replace(one, score=score, override=override)
+            yield one
 
 
 def standing_grading(
@@ -340,7 +341,7 @@ def _final(
         decision = _decided(one, manifest, extension, earlier)
         if one.entry.submitted_at and not decision.refused and one.standing is not Standing.FAULT:
             earlier.append(one.entry.submitted_at)
-        known = one.standing is Standing.FINAL
+        known = one.standing in (Standing.FINAL, Standing.UNUSABLE)
         attempts.append(Attempt(one, decision, decision.final(one.points) if known else None))
     may_count = [one for one in attempts if not one.decision.refused] or attempts
     finals = [one.final for one in may_count]

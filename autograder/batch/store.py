@@ -36,6 +36,7 @@ from autograder.report import RECORD
 
 TASK, STATE, LOCK, SUBMISSION = "task.json", "state.json", "lock", "submission"
 TIMELINES = "timelines.json"
+TIMES = "times.json"  # how long a grading took, was alone to measure, and waited for others
 _REQUEST, _NOTED = "regrade.json", "decided.json"
 RETRIES = 2
 

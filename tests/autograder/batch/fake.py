@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Mapping
 from fractions import Fraction
@@ -22,7 +23,7 @@ from typing import Any
 from autograder import report
 from autograder.batch import records
 from autograder.batch.store import Place, Task
-from autograder.batch.worker import serve
+from autograder.batch.worker import serve, work
 from autograder.grade import About, Grade, Outcome, Row
 from autograder.manifest import load_problems
 from autograder.paths import REFERENCE
@@ -69,10 +70,14 @@ def planned(task: Task) -> Grade:
     ]
     about = About(task.course, digest=task.digest, versions={"grader": task.grader})
     about.seconds = 1.0
+    about.notices += [task.unusable] if task.unusable else []
     return Grade(problems, rows, about)
 
 
 def _record(graded: Grade, row: Row, does: Mapping[str, Any], attempt: int, task: Task) -> None:
+    if task.unusable:
+        graded.record(row.check_id, Outcome.BLOCKED, message=task.unusable)
+        return
     if attempt <= does.get("open", {}).get(row.check_id, 0):
         graded.record(row.check_id, Outcome.GRADER_FAULT, staff="the fake grader cannot tell")
         return
@@ -115,4 +120,7 @@ def submission(at: Path, **does: Any) -> Path:
 
 
 if __name__ == "__main__":
-    serve(grade)
+    if sys.argv[1:]:  # in the place of the interpreter of a job
+        work(Place(Path(sys.argv[-1])), grade)
+    else:
+        serve(grade)
