@@ -70,7 +70,9 @@ def _help(*command: str) -> str:
                 pytest.skip("there is no docker here")
             line = ["docker", what, "--help"]
             done = subprocess.run(line, capture_output=True, text=True, check=True)
-            return done.stdout + " --secret"  # of BuildKit, which the help of an old builder leaves out
+            return (
+                done.stdout + " --secret"
+            )  # of BuildKit, which the help of an old builder leaves out
     raise AssertionError(f"{command} is no command that the handout may use")
 
 

@@ -17,8 +17,10 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # so that its names can be looked up
+import typer
 
 import multirank
+from autograder import cli
 from autograder.manifest import load
 from autograder.paths import REFERENCE, ROOT
 from handouts.build import HERE, compiled, marked, write_data
@@ -66,7 +68,9 @@ def _names() -> set[str]:
 def _grader() -> str:
     """What staff see: the grader's sources, and the two files that a course may change."""
     files = [*(ROOT / "autograder").rglob("*.py"), *REFERENCE.glob("*.toml"), ROOT / "Makefile"]
-    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+    commands: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]
+    options = [option for one in commands.values() for each in one.params for option in each.opts]
+    return "\n".join([*options, *(path.read_text(encoding="utf-8") for path in files)])
 
 
 def _exists(name: str, names: set[str]) -> bool:
