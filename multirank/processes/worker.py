@@ -72,7 +72,8 @@ class _State:
     def restore(self, stacks: int) -> bool:
         """Makes it so again; False where it cannot. stacks: where faulthandler writes."""
         watch.stop()
-        if dist.group.WORLD is not None:
+        left_open = dist.is_initialized()
+        if left_open:
             dist.destroy_process_group()
         faulthandler.unregister(signal.SIGUSR1)
         faulthandler.disable()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from autograder.batch.needs import (
-    BUDGET,
     Slot,
     TooFewGPUs,
     cores_here,
@@ -13,6 +12,7 @@ from autograder.batch.needs import (
     needs_of,
     slots,
 )
+from autograder.grading import BUDGET
 from tests.autograder.submissions import MANIFEST, small_manifest
 
 GIB = 1 << 30
