@@ -261,8 +261,9 @@ def test_the_canary_stands_in_the_reference_the_checks_and_the_cases() -> None:
 
 
 @pytest.fixture
-def _committed(monkeypatch: pytest.MonkeyPatch) -> None:
+def _committed(shipped: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "uncommitted", list)
+    monkeypatch.setattr(release, "files", lambda *, solution: shipped)
 
 
 @pytest.mark.usefixtures("_committed")
@@ -276,11 +277,10 @@ def test_the_command_writes_the_archive_and_says_what_it_is(tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("_committed")
 def test_with_a_leak_there_is_no_archive_and_the_exit_code_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shipped: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = contents.files
     extra = {"multirank/x.py": f"# {LINE}".encode()}
-    monkeypatch.setattr(release, "files", lambda *, solution: real(solution=solution) | extra)
+    monkeypatch.setattr(release, "files", lambda *, solution: shipped | extra)
     done = CliRunner().invoke(cli.app, ["release", "--out", str(tmp_path)])
     assert done.exit_code == 1
     assert "multirank/x.py: holds the solution of" in done.output
