@@ -75,7 +75,7 @@ def measured(manifest: Manifest) -> dict[str, Grading]:
                 for file, content in files.items():
                     (top / "class" / name / file).write_bytes(content)
             options = Options(top / "class", top / "out", conduct.Asked(), seed=1, at_once=1)
-            needs = needs_of(manifest.problems, on_gpus=False)
+            needs = needs_of(manifest.problems, gpus=0)
             settings = conduct.Settings(manifest, grader_digest(), known_secret(1), needs, seed=1)
             run(Console(quiet=True), options, settings, on_this_machine)
             return recorded(top / "out")

@@ -17,8 +17,8 @@ from rich.console import Console
 
 from autograder.batch import conduct
 from autograder.batch.commands import Options, on_slurm, on_this_machine, run
-from autograder.batch.executor import Executor
-from autograder.batch.slurm import JOB, NoSlurm, SlurmExecutor, SlurmOptions
+from autograder.batch.executor import Executor, NoSlurm, SlurmOptions
+from autograder.batch.slurm import JOB, SlurmExecutor
 from autograder.batch.store import Place, Status, Store
 from autograder.digest import grader_digest
 from autograder.paths import ROOT
