@@ -13,6 +13,7 @@ FROM ${BASE}
 # What takes minutes comes first, and depends on what seldom changes.
 ARG VARIANT=cuda
 ARG PIP_EXTRA_INDEX_URL
+ARG PIP_CONFIG_FILE
 COPY pyproject.toml constraints.txt image/install.sh /autograder/install/
 RUN sh /autograder/install/install.sh /autograder/install "$VARIANT" && rm -r /autograder/install
 

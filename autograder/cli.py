@@ -16,7 +16,7 @@ from rich.console import Console
 
 import multirank
 from autograder import backend as backends
-from autograder import circumstances, doctor, policy, report, show, stubs
+from autograder import circumstances, doctor, exchange, policy, release, report, show, stubs
 from autograder import manifest as manifests
 from autograder.backend import Backend, BackendName
 from autograder.batch import command_line, replay
@@ -30,9 +30,16 @@ from autograder.confine.modes import (
 from autograder.flags import suspicions
 from autograder.grade import BUDGET, About, Grade, Outcome
 from autograder.grading import GraderFault, Grading, UnfairChecks, UnknownCheck
-from autograder.inputs import SecretError, secret_of
+from autograder.inputs import SecretError, course_secret, secret_of
 from autograder.intake import NoSuchSubmission, Submission, UnusableSubmission, take
-from autograder.paths import ASSIGNMENT, REFERENCE, ROOT, module_files
+from autograder.paths import (
+    ASSIGNMENT,
+    REFERENCE,
+    ROOT,
+    SECRET_NAME,
+    module_files,
+    private_directory,
+)
 from autograder.platforms import gradescope
 from autograder.selfcheck import run as selfcheck
 from autograder.selfcheck import table as selfcheck_table
@@ -145,6 +152,33 @@ def regenerate_stubs(
     raise typer.Exit(1 if check and lines else DONE)
 
 
+@app.command("release")
+def make_the_release(
+    out: Annotated[Path, typer.Option(help="The folder that the archive goes to.")] = Path("build"),
+    solution: Annotated[
+        bool, typer.Option("--solution", help="With the solution, for after the deadline.")
+    ] = False,
+) -> None:
+    """Make the archive that students get.
+
+    Exit code: 1, and no archive, where anything is in it that must not be.
+    """
+    console = Console()
+    try:
+        archive, said = release.make(solution=solution, secret=_secret_here())
+    except (release.ReleaseError, stubs.StubError, manifests.ManifestError, SecretError) as error:
+        archive, said = None, [str(error)]
+    if archive is not None:
+        path = out / release.name(solution=solution)
+        out.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(archive)
+        said = [str(path), *said]
+    for line in said:
+        style = "red" if archive is None else ""
+        console.print(safe(line), style=style, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(DONE if archive is not None else 1)
+
+
 @app.command("selfcheck")
 def check_the_grader(
     quick: Annotated[
@@ -195,9 +229,19 @@ def run_a_check_again(
 
 
 @app.command("doctor")
-def tell_of_this_machine() -> None:
-    """Show backends, GPUs and isolation layers on this machine."""
-    show.findings(Console(), doctor.findings())
+def tell_of_this_machine(
+    official: Annotated[
+        bool,
+        typer.Option("--official", help="Exit code 2 unless official results can be had here."),
+    ] = False,
+) -> None:
+    """Show backends, GPUs, isolation layers and the course's secret on this machine."""
+    found = doctor.findings()
+    show.findings(Console(), found)
+    raise typer.Exit(UNUSABLE if official and not doctor.can_be_official(found) else DONE)
+
+
+exchange.register(app)
 
 
 class NotOfficial(ValueError):
@@ -325,6 +369,12 @@ def _made(out_dir: Path) -> Path:
             f"The results cannot be written to {shown}: {error.strerror}."
         ) from None
     return out_dir
+
+
+def _secret_here() -> bytes | None:
+    """The course's secret, where this machine has one already."""
+    directory = private_directory()
+    return course_secret(directory).value if (directory / SECRET_NAME).exists() else None
 
 
 def main() -> None:

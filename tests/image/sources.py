@@ -1,7 +1,7 @@
-"""Where this machine's pip finds packages, for a build in a container: `... PIP_CONF`.
+"""Where this machine's pip finds packages, for a build in a container: `... FOLDER`.
 
-Writes a configuration for the build, and prints the options that let buildah see it and what it
-names, one a line. They hold for one build alone and leave nothing in the image.
+Lays a pip configuration into the folder, with whatever of this machine it names mounted beside it.
+The folder is for one build alone, which sees it as /mnt; nothing of it stays in the image.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-IN_THE_BUILD = "/etc/pip.conf"
-_SETTING = re.compile(r"^(?:global|:env:)\.([\w-]+)=(['\"])(.*)\2$")
+INSIDE = Path("/mnt")  # which every system has
+_SETTING = re.compile(r"^(:env:|global)\.([\w-]+)=(['\"])(.*)\3$")
+_PATH = re.compile(r"(?<![\w:/.])(?:file://)?(/[^\s,]+)")
 
 
 def settings() -> dict[str, str]:
@@ -22,32 +23,36 @@ def settings() -> dict[str, str]:
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     ).stdout
     found = [match for line in told.splitlines() if (match := _SETTING.match(line))]
-    found.sort(key=lambda match: match[0].startswith(":env:"))
-    return {match[1]: match[3].replace("\\n", " ") for match in found}
+    found.sort(key=lambda match: match[1] == ":env:")
+    return {match[2]: match[4].replace("\\n", " ") for match in found}
 
 
-def paths(settings: dict[str, str]) -> list[str]:
+def paths(settings: dict[str, str]) -> list[Path]:
     """Files and folders of this machine that the settings name."""
-    words = [word.removeprefix("file://") for text in settings.values() for word in text.split()]
-    there = [word for word in words if word.startswith("/") and Path(word).exists()]
-    # An index made of files may point beside itself.
-    return sorted(
-        {str(Path(word).parent if Path(word).name == "simple" else word) for word in there}
-    )
+    named = {match[1] for text in settings.values() for match in _PATH.finditer(text)}
+    return sorted(Path(name) for name in named if Path(name).exists())
 
 
-def main() -> None:
-    config = Path(sys.argv[1])
+def lay(folder: Path) -> None:
+    """Writes the configuration, and mounts what it names."""
     found = settings()
+    for place, path in enumerate(paths(found)):
+        # An index made of files points to files beside it.
+        shown = path.parent if path.name == "simple" else path
+        here = folder / str(place)
+        if shown.is_dir():
+            here.mkdir()
+            subprocess.run(["mount", "--bind", "-o", "ro", str(shown), str(here)], check=True)
+        else:
+            here.write_bytes(shown.read_bytes())
+        inside = INSIDE / str(place) / path.relative_to(shown)
+        whole_path = re.compile(rf"{re.escape(str(path))}(?=[\s,]|$)")
+        found = {name: whole_path.sub(str(inside), text) for name, text in found.items()}
     parser = configparser.ConfigParser(interpolation=None)
-    parser["global"] = {
-        name: text for name, text in found.items() if name != "disable-pip-version-check"
-    }
-    with config.open("w") as file:
+    parser["global"] = found
+    with (folder / "pip.conf").open("w") as file:
         parser.write(file)
-    for path, inside in [(str(config), IN_THE_BUILD), *((path, path) for path in paths(found))]:
-        print(f"--volume={path}:{inside}:ro")
 
 
 if __name__ == "__main__":
-    main()
+    lay(Path(sys.argv[1]))
