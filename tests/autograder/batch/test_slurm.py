@@ -27,7 +27,8 @@ from tests.autograder.submissions import SMALL
 from . import cluster, klass
 from .batches import Batch, settings
 
-pytestmark = [pytest.mark.slow, pytest.mark.root]
+# Run by .ci/slurm, in about two minutes.
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.root]
 ONE_CORE = {"cpus-per-task": "1", "mem": "1GB"}
 FAKE = f"{sys.executable} {Path(__file__).with_name('fake.py')}"
 
