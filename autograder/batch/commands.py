@@ -175,6 +175,7 @@ def run(
     store, manifest = Store(options.out), settings.manifest
     asked = conduct.understood(options.asked, manifest)
     store.make()
+    adjustments.read(store.out)  # a mistake in it is told now, not after a night
     found = find(options.path, store.out / "unpacked")
     chosen = conduct.chosen(found, asked)
     others = [entry for entry in found.entries if entry not in chosen]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
@@ -30,7 +31,7 @@ def local_executor(out: Path, settings: Settings, at_once: int) -> LocalExecutor
             settings.needs,
             cores=cores_here(),
             memory=memory_here(),
-            gpus=[str(number) for number in range(torch.cuda.device_count())],
+            gpus=_gpus(),
             most=at_once,
         )
     except (CannotConfine, NoSuchBackend, TooFewGPUs) as error:
@@ -40,3 +41,10 @@ def local_executor(out: Path, settings: Settings, at_once: int) -> LocalExecutor
         reasons = "; ".join(about.unofficial)
         raise CannotGradeHere(f"The grades would not be official: {reasons}.")
     return LocalExecutor(places, out / "log")
+
+
+def _gpus() -> list[str]:
+    """Those that this process may use, by the names that its children must use."""
+    if (given := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [name for name in given.split(",") if name]
+    return [str(number) for number in range(torch.cuda.device_count())]

@@ -26,7 +26,7 @@ from autograder.paths import ROOT
 
 JOB = "job.txt"  # in a grading's directory: the job that has it
 _LOOK = 2.0  # seconds between two looks at the queue
-_GONE = 3  # looks without a job until it is believed to have ended
+_GONE = 2  # looks without a job until it is believed to have ended
 _ARRAY = 500  # jobs in an array; Slurm's own default limit is a thousand
 
 
