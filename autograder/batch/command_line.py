@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from autograder.batch import commands, conduct
+from autograder.batch.executor import SlurmOptions
 from autograder.confine.modes import Isolation
 
 COMMANDS = ("batch", "diff")
@@ -92,7 +93,22 @@ def grade_a_class(
     or judged, through no fault of a student's; 130 when interrupted.
     """
     asked = conduct.Asked(tuple(only or ()), failed, tuple(regrade or ()), lower)
-    options = commands.Options(path, out, asked, backend, isolation.value, official, seed, at_once)
+    slurm = None
+    if executor is ExecutorName.SLURM:
+        extra = dict(option.partition("=")[::2] for option in slurm_option or ())
+        slurm = SlurmOptions(partition, command, at_once, extra)
+    options = commands.Options(
+        path,
+        out,
+        asked,
+        backend,
+        isolation.value,
+        official,
+        seed,
+        at_once,
+        image or command,
+        slurm,
+    )
     raise typer.Exit(commands.batch(Console(), options))
 
 
