@@ -44,8 +44,8 @@ class Needs:
 
     @property
     def minutes(self) -> int:
-        """Until a job is ended from outside: longer than a grading ever takes."""
-        return int(-(-(1.25 * self.budget + _START) // 60))
+        """Until a job is ended from outside: longer than a grading takes, and waits for its turns."""
+        return int(-(-(2 * self.budget + _START) // 60))
 
 
 def needs_of(problems: Sequence[Problem], *, gpus: int) -> Needs:

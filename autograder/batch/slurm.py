@@ -159,14 +159,12 @@ def _parameters(needs: Needs, options: SlurmOptions) -> dict[str, object]:
         "time": needs.minutes,
         "cpus_per_task": needs.cpus,
         "mem": f"{needs.memory >> 20}MB",
-        "stderr_to_stdout": False,
+        "array_parallelism": options.at_once or _ARRAY,
     }
     if needs.gpus:
         asked["gpus_per_node"] = needs.gpus
     if options.partition:
         asked["partition"] = options.partition
-    if options.at_once:
-        asked["array_parallelism"] = options.at_once
     known = submitit.SlurmExecutor._valid_parameters()
     further = {}
     for name, value in options.extra.items():
