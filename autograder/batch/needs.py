@@ -44,7 +44,7 @@ class Needs:
 
     @property
     def minutes(self) -> int:
-        """Until a job is ended from outside: longer than a grading takes, and waits for its turns."""
+        """Until a job is ended from outside: more than a grading takes, and waits for turns."""
         return int(-(-(2 * self.budget + _START) // 60))
 
 
