@@ -24,7 +24,7 @@ from _pytest.runner import runtestprotocol
 from autograder.backend import GLOO, Backend
 from autograder.confine.modes import Confinement, choose
 from autograder.failure import CheckFailed
-from autograder.grade import About, Grade, Outcome, Row
+from autograder.grade import BUDGET, About, Grade, Outcome, Row
 from autograder.inputs import Secret, Seed
 from autograder.judge import Judge
 from autograder.manifest import Manifest, Problem
@@ -37,7 +37,6 @@ from autograder.turns import Turns
 FAIR_SHARES = {"cost": Fraction(1, 4), "order": Fraction(1, 4), "edges": Fraction(3, 20)}
 MIN_VALUES = Fraction(3, 5)
 MAX_TIMEOUTS = 2
-BUDGET = 480.0  # seconds; platforms end a grading after ten minutes, the reference takes under two
 
 
 # Variables that would have pytest leave out checks, reorder them or load code of other people's.

@@ -115,7 +115,7 @@ def require_agreement(judge: Judge) -> None:
         for function in ("clocked_all_reduce", "measure_for_real")
     )
     judge.note(used.facts | {"operation": "torch's all_reduce"})
-    with judge.alone(), judge.live(clock, of_reference=True) as clocked:
+    with judge.live(clock, of_reference=True) as clocked:
 
         def turn(world: LiveWorld) -> float:
             answer = world.call([{"numel": used.numel}] * used.ranks)
@@ -124,11 +124,11 @@ def require_agreement(judge: Judge) -> None:
                 raise CheckFailed("measure reports a time that is not above 0")
             return took
 
-        with judge.live(measure) as ours:
+        with judge.live(measure) as ours, judge.alone():
             ratio = best_ratio(lambda: paired_ratio(ours, clocked, turn), AGREES[1], AGREES[0])
         if AGREES[0] <= ratio <= AGREES[1]:
             return
-        with judge.live(measure, of_reference=True) as reference:
+        with judge.live(measure, of_reference=True) as reference, judge.alone():
             if not is_quiet(paired_ratio(reference, clocked, turn)):
                 raise TooNoisy
     raise CheckFailed(
@@ -162,14 +162,15 @@ def score_all_reduce(judge: Judge) -> Score | None:
     def scored(ratio: float) -> Score:
         return score_measured(ratio, used.ranks, 4 * used.numel, used.room)
 
-    with judge.alone(), judge.live(case, of_reference=True) as reference:
+    with judge.live(case, of_reference=True) as reference:
         with judge.live(case) as ours:
-            ratio = best_ratio(lambda: paired_ratio(ours, reference, turn), float(used.room))
+            with judge.alone():
+                ratio = best_ratio(lambda: paired_ratio(ours, reference, turn), float(used.room))
             _require_right_sums(judge, used, ours)
         judge.leaderboard[LEADERBOARD] = round(1 / ratio, 2)
         if scored(ratio).part == 1:
             return scored(ratio)
-        with judge.live(case, of_reference=True) as again:
+        with judge.live(case, of_reference=True) as again, judge.alone():
             if is_quiet(paired_ratio(again, reference, turn)):
                 return scored(ratio)
         del judge.leaderboard[LEADERBOARD]
