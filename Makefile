@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: help venv grade test lint selfcheck nightly clean
+.PHONY: help venv grade test lint selfcheck image nightly clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ lint: $(READY)  ## style, types, and whether assignment/ is up to date
 selfcheck: $(READY)  ## a change of the grader: do mistakes still lose, and right solutions keep?
 	$(RUN) -m autograder selfcheck --quick
 
+image: $(READY)  ## build the grading image and grade in it (root, Debian; five minutes)
+	.ci/image
+
 # In pieces of at most 45 minutes. A piece that this commit has passed is not done again, so that
 # whoever was interrupted goes on where they were.
 NIGHT = .nightly/$(shell git rev-parse --short HEAD)
@@ -44,11 +47,15 @@ PASSED = @mkdir -p $(@D) && touch $@
 
 OFTEN := tests/autograder/test_measured_often.py
 MEASURED := reference clones unchunked gathers
-PIECES = tests $(MEASURED:%=often-%) $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%)
+PIECES = tests image $(MEASURED:%=often-%) $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%)
 nightly: $(PIECES:%=$(NIGHT)/%)  ## what is too slow for every commit
 
 $(NIGHT)/tests: $(READY)
 	$(RUN) -m pytest -m slow --implementation=reference --ignore=$(OFTEN)
+	$(PASSED)
+
+$(NIGHT)/image: $(READY)
+	.ci/image -m nightly
 	$(PASSED)
 
 $(NIGHT)/often-%: $(READY)
