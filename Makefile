@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: help venv grade test lint selfcheck image nightly clean
+.PHONY: help venv grade test lint selfcheck image handout nightly clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ selfcheck: $(READY)  ## a change of the grader: do mistakes still lose, and righ
 
 image: $(READY)  ## build the grading image and grade in it (root, Debian; five minutes)
 	.ci/image
+
+handout: $(READY)  ## the handout and the staff guide: handouts/*.pdf and handout.html
+	$(RUN) -m handouts.build
 
 # In pieces of at most 45 minutes. A piece that this commit has passed is not done again, so that
 # whoever was interrupted goes on where they were.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from enum import StrEnum
 from fractions import Fraction
 
 import msgspec
@@ -35,12 +36,20 @@ class RateLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hours: int = 24
 
 
+class Counts(StrEnum):
+    """`counts` of course.toml: which of a student's submissions does."""
+
+    LAST = "last"
+    BEST = "best"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """The rules of a course."""
 
     lateness: Lateness = field(default_factory=Lateness)
     rate_limit: RateLimit = field(default_factory=RateLimit)
+    counts: Counts = Counts.LAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +104,24 @@ def late(lateness: Lateness, handed_in: HandedIn) -> Decision:
         return Decision()
     rule = f"{_plain(lateness.percent_per_day)}% of the points earned for each day begun"
     return Decision(1 - lost / 100, reasons=(f"{said}: {_plain(lost)}% is lost ({rule}).",))
+
+
+def which_counts(counts: Counts, finals: Sequence[Fraction | None]) -> int:
+    """The index of the submission that counts, of one student's in the order they came in.
+
+    finals: what each is worth in the end; None where that is not known yet. While it is not, such a
+        one may still be the best, and is not passed over.
+
+    Raises ValueError for none.
+    """
+    if not finals:
+        raise ValueError("without a submission none counts")
+    last = len(finals) - 1
+    if counts is Counts.LAST:
+        return last
+    unknown = [place for place, final in enumerate(finals) if final is None]
+    known = {place: final for place, final in enumerate(finals) if final is not None}
+    return unknown[-1] if unknown else max(known, key=lambda place: (known[place], place))
 
 
 def days_late(lateness: Lateness, handed_in: HandedIn) -> int:

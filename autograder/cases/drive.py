@@ -72,3 +72,6 @@ def placed(inputs: Any, device: torch.device) -> Any:
     if isinstance(inputs, list):
         return [placed(value, device) for value in inputs]
     return inputs
+
+
+# dta-canary-5c1e7f0a9d3b
