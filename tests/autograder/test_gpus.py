@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 
 from autograder import backend as backends
 from autograder import cli, judge
+from autograder import manifest as manifests
 from autograder.backend import GLOO, Backend, BackendName
 from autograder.confine import hooks, landlock, limits, privacy, process, seccomp, user
 from autograder.confine.boundary import Boundary
@@ -333,7 +334,7 @@ def test_a_class_is_graded_on_both_machines_and_merged(
     grade_all("gloo", tmp_path, "cpu")
     monkeypatch.setattr(judge, "boundary", pretended)
     monkeypatch.setattr(backends, "find", lambda asked: gpus(4))
-    monkeypatch.setattr(cli.manifests, "load", lambda _: worth(20))
+    monkeypatch.setattr(manifests, "load", lambda _: worth(20))
     grade_all("auto", tmp_path, "gpu")
     out = tmp_path / "grades.csv"
     places = [str(tmp_path / "cpu"), str(tmp_path / "gpu")]
