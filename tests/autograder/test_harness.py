@@ -19,6 +19,7 @@ import pytest
 
 from autograder import harness
 from autograder.harness import Places
+from autograder.manifest import Course
 from autograder.paths import ROOT, SECRET_NAME
 from autograder.platforms import gradescope
 from autograder.policy import Lateness, Policy, RateLimit
@@ -168,6 +169,18 @@ def test_the_checks_have_less_time_than_the_platform_gives(places: Places, stand
     assert "--metadata" not in command
 
 
+def test_the_course_file_says_when_the_platform_ends_a_grading(
+    places: Places, stand_in: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = stand_in("pass")
+    monkeypatch.setattr(harness, "_course", lambda: Course("A course", platform_minutes=20))
+    monkeypatch.setattr(sys, "argv", ["harness", "--root", str(places.root), "--only", "ddp"])
+    assert harness.main() == 0
+    (command,) = asked
+    assert float(command[command.index("--budget") + 1]) == 1110
+    assert command[command.index("--only") :][:2] == ["--only", "ddp"]
+
+
 def test_who_handed_in_is_nobodys_business(places: Places, stand_in: Stand) -> None:
     (places.root / "private" / SECRET_NAME).write_bytes(b"x" * 32)
     metadata(places)
@@ -187,7 +200,8 @@ def test_who_handed_in_is_nobodys_business(places: Places, stand_in: Stand) -> N
 
 @pytest.fixture
 def two_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness, "_rules", lambda: Policy(rate_limit=RateLimit(2)))
+    rules = Policy(rate_limit=RateLimit(2))
+    monkeypatch.setattr(harness, "_course", lambda: Course("A course", policy=rules))
 
 
 @pytest.mark.usefixtures("two_a_day")
