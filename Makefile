@@ -58,7 +58,7 @@ $(NIGHT)/tests: $(READY)
 	$(PASSED)
 
 $(NIGHT)/image: $(READY)
-	.ci/image -m nightly
+	.ci/image --nightly
 	$(PASSED)
 
 $(NIGHT)/often-%: $(READY)

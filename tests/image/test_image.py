@@ -188,7 +188,6 @@ def test_its_health_is_whether_it_can_grade_officially(tmp_path: Path) -> None:
     assert "container" in told
 
 
-@pytest.mark.skipif(not ZIPPED, reason="the zip was not built")
 def test_gradescopes_zip_grades_alike_with_the_secret_that_it_carries(tmp_path: Path) -> None:
     grading = Grading(tmp_path, reference_files(), image=ZIPPED, course=COURSE)
     results = grading.wait()
