@@ -73,7 +73,8 @@ def run(places: Places, options: Sequence[str], seconds: float) -> None:
             return
     options = [*options, *_without_secret()]
     command = [
-        *(sys.executable, "-m", "autograder", "grade", str(places.submission)),
+        *(sys.executable, *(("-I",) if sys.flags.isolated else ()), "-m", "autograder"),
+        *("grade", str(places.submission)),
         *("--out", str(places.out), "--budget", str(seconds - KEPT_FOR_REPORTS)),
         *(("--metadata", str(places.metadata)) if places.metadata.exists() else ()),
         *options,
