@@ -50,7 +50,9 @@ PASSED = @mkdir -p $(@D) && touch $@
 
 OFTEN := tests/autograder/test_measured_often.py
 MEASURED := reference clones unchunked gathers
-PIECES = tests image $(MEASURED:%=often-%) $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%)
+MODULES := launch collectives bandwidth ddp tensor_parallel pipeline_parallel accounting
+PIECES = tests image $(MEASURED:%=often-%) $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%) \
+	$(MODULES:%=mutation-%)
 nightly: $(PIECES:%=$(NIGHT)/%)  ## what is too slow for every commit
 
 $(NIGHT)/tests: $(READY)
@@ -67,6 +69,10 @@ $(NIGHT)/often-%: $(READY)
 
 $(NIGHT)/selfcheck-%: $(READY)
 	$(RUN) -m autograder selfcheck --part $*
+	$(PASSED)
+
+$(NIGHT)/mutation-%: $(READY)
+	$(RUN) -m autograder mutate --module $* --minutes 40
 	$(PASSED)
 
 $(NIGHT)/benchmark-%: $(READY)
