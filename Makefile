@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: help venv grade test lint selfcheck handout nightly clean
+.PHONY: help venv grade test lint selfcheck image handout nightly clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ lint: $(READY)  ## style, types, and whether assignment/ is up to date
 selfcheck: $(READY)  ## a change of the grader: do mistakes still lose, and right solutions keep?
 	$(RUN) -m autograder selfcheck --quick
 
+image: $(READY)  ## build the grading image and grade in it (root, Debian; five minutes)
+	.ci/image
+
 handout: $(READY)  ## the handout and the staff guide: handouts/*.pdf and handout.html
 	$(RUN) -m handouts.build
 
@@ -48,12 +51,16 @@ PASSED = @mkdir -p $(@D) && touch $@
 OFTEN := tests/autograder/test_measured_often.py
 MEASURED := reference clones unchunked gathers
 MODULES := launch collectives bandwidth ddp tensor_parallel pipeline_parallel accounting
-PIECES = tests $(MEASURED:%=often-%) $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%) \
+PIECES = tests image $(MEASURED:%=often-%) $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%) \
 	$(MODULES:%=mutation-%)
 nightly: $(PIECES:%=$(NIGHT)/%)  ## what is too slow for every commit
 
 $(NIGHT)/tests: $(READY)
 	$(RUN) -m pytest -m slow --implementation=reference --ignore=$(OFTEN)
+	$(PASSED)
+
+$(NIGHT)/image: $(READY)
+	.ci/image --nightly
 	$(PASSED)
 
 $(NIGHT)/often-%: $(READY)

@@ -334,7 +334,7 @@ def _grade(console: Console, asked: _Asked, confinement: Confinement, backend: B
     about.source, about.digest = submission.source, submission.digest
     about.ignored = submission.ignored
     about.flags += suspicions(submission.files, [item.name for item in submission.ignored])
-    handed_in = _handed_in(asked.metadata, about)
+    handed_in = _handed_in(asked.metadata, manifest.course, about)
     if handed_in:
         about.decision = policy.late(manifest.course.policy.lateness, handed_in)
         about.counted = gradescope.in_words(handed_in.earlier)
@@ -388,11 +388,13 @@ def _run(grading: Grading, out_dir: Path, progress: show.Progress) -> Grade:
         raise
 
 
-def _handed_in(metadata: Path | None, about: About) -> policy.HandedIn | None:
+def _handed_in(
+    metadata: Path | None, course: manifests.Course, about: About
+) -> policy.HandedIn | None:
     if metadata is None:
         return None
     try:
-        return gradescope.read(metadata)[0]
+        return gradescope.read(metadata, course)[0]
     except gradescope.UnknownMetadata as error:
         about.flags.append(f"no rule for lateness was applied: {error}")
         return None

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from autograder.manifest import Course
 from autograder.policy import HandedIn
 
-MINUTES = 10  # after which Gradescope ends a grading, unless the assignment's settings say more
 NOT_YOUR_FAULT = (
     "The grader itself failed before it was done. That is not your fault and does not count; the "
     "staff will grade your work again."
@@ -47,8 +47,10 @@ class _Metadata(msgspec.Struct):
     previous_submissions: tuple[_Previous, ...] = ()
 
 
-def read(path: Path) -> tuple[HandedIn, dict[str, Any]]:
+def read(path: Path, course: Course) -> tuple[HandedIn, dict[str, Any]]:
     """When a submission came in, and the results of the one before it ({} where there are none).
+
+    course: says when work is due where Gradescope does not.
 
     Raises:
         UnknownMetadata: it cannot be read.
@@ -57,7 +59,7 @@ def read(path: Path) -> tuple[HandedIn, dict[str, Any]]:
         found = msgspec.json.decode(path.read_bytes(), type=_Metadata)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise UnknownMetadata(f"{path.name} cannot be read: {error}") from None
-    when, due = _aware(found.created_at), found.assignment.due_date
+    when, due = _aware(found.created_at), found.assignment.due_date or course.due
     before = [one for one in found.previous_submissions if _aware(one.submission_time) < when]
     handed_in = HandedIn(when, _aware(due) if due else None, _counted(before))
     return handed_in, _last_results(before)
