@@ -44,15 +44,34 @@ PASSED = @mkdir -p $(@D) && touch $@
 
 OFTEN := tests/autograder/test_measured_often.py
 MEASURED := reference clones unchunked gathers
-PIECES = tests $(MEASURED:%=often-%) $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%)
+ATTACKS := tests/autograder/attacks
+MODES := full container none
+ALONE := $(OFTEN) $(ATTACKS) tests/autograder/test_broken.py tests/autograder/test_fuzz.py
+PIECES = tests broken fuzz $(MODES:%=attacks-%) $(MEASURED:%=often-%) $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%)
 nightly: $(PIECES:%=$(NIGHT)/%)  ## what is too slow for every commit
 
 $(NIGHT)/tests: $(READY)
-	$(RUN) -m pytest -m slow --implementation=reference --ignore=$(OFTEN)
+	$(RUN) -m pytest -m slow --implementation=reference $(ALONE:%=--ignore=%)
 	$(PASSED)
 
 $(NIGHT)/often-%: $(READY)
 	$(RUN) -m pytest $(OFTEN) -m nightly -k "$*"
+	$(PASSED)
+
+$(NIGHT)/broken: $(READY)
+	$(RUN) -m pytest tests/autograder/test_broken.py -m ""
+	$(PASSED)
+
+$(NIGHT)/fuzz: $(READY)
+	$(RUN) -m pytest tests/autograder/test_fuzz.py -m ""
+	$(PASSED)
+
+$(NIGHT)/attacks-container: $(READY)
+	PYTHON=$(RUN) $(ATTACKS)/in_docker.sh
+	$(PASSED)
+
+$(NIGHT)/attacks-%: $(READY)
+	$(RUN) -m pytest $(ATTACKS) -m "" -k "$*"
 	$(PASSED)
 
 $(NIGHT)/selfcheck-%: $(READY)

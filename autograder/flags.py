@@ -25,6 +25,9 @@ _WORDS = {
     rb"|^[ \t]*(?:torch|dist|time|np|numpy|multirank)(?:\.\w+)+[ \t]*=(?!=)",
     "could pass data past the record of communication": rb"\bopen\(|/dev/shm\b|\bmmap\b"
     rb"|\bshared_memory\b|\bFileStore\b|\bTCPStore\b",
+    "could communicate past the record": rb"\bmultirank\.(?:recording|processes)\b|\b_recorder\b"
+    rb"|\._(?:inner|real)\.(?:all|barrier|broadcast|gather|recv|reduce|scatter|send)"
+    rb"|\b_get_default_store\b|\btorch\.ops\.c10d|\b_distributed_c10d\b",
     "packs objects that run code": rb"\bpickle\b|\bmarshal\b|\b__reduce(?:_ex)?__\b",
 }
 _PATTERNS = {why: re.compile(words, re.MULTILINE) for why, words in _WORDS.items()}

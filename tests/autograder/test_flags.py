@@ -28,6 +28,10 @@ from .submissions import reference_files, stub_files
         ("f.__code__ = g.__code__", "replaces what others use"),
         ("with open('cache') as f: pass", "could pass data past the record"),
         ("mmap.mmap(-1, 9)", "could pass data past the record"),
+        ("group._inner.broadcast([x])", "could communicate past the record"),
+        ("from multirank.recording import watch", "could communicate past the record"),
+        ("torch.ops.c10d.allreduce_([x])", "could communicate past the record"),
+        ("store = c10d._get_default_store()", "could communicate past the record"),
         ("def __reduce__(self): pass", "packs objects that run code"),
     ],
 )
