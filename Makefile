@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
 
-.PHONY: help venv grade test lint selfcheck nightly clean
+.PHONY: help venv grade test lint selfcheck handout nightly clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,9 @@ lint: $(READY)  ## style, types, and whether assignment/ is up to date
 
 selfcheck: $(READY)  ## a change of the grader: do mistakes still lose, and right solutions keep?
 	$(RUN) -m autograder selfcheck --quick
+
+handout: $(READY)  ## the handout and the staff guide: handouts/*.pdf and handout.html
+	$(RUN) -m handouts.build
 
 # In pieces of at most 45 minutes. A piece that this commit has passed is not done again, so that
 # whoever was interrupted goes on where they were.

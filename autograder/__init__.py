@@ -2,6 +2,7 @@
 
 intake      reads a submission (folder, zip, tar) into bytes, within limits; nothing is imported
 manifest    what is asked and for how many points: problems.toml as course.toml changes it
+release     makes the archive that students get, and looks for leaks in it
 stubs       makes assignment/ from reference/, by removing the marked solution regions
 cases       the untrusted side: each drives an implementation in the ranks and returns tensors
 checks      the trusted side: each picks inputs, runs a case and compares; no student code in here
@@ -12,3 +13,5 @@ report      writes results.json (Gradescope), grade.json (everything) and report
 Neither a submission nor the reference is ever imported by this package: both reach the ranks of
 `multirank` as source bytes, and only bytes come back.
 """
+
+# dta-canary-5c1e7f0a9d3b

@@ -3,44 +3,58 @@
 from __future__ import annotations
 
 import functools
-import os
-import platform
 import stat
 import time
 import traceback
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 
 import multirank
 from autograder import backend as backends
-from autograder import doctor, report, show, stubs
+from autograder import circumstances, doctor, exchange, policy, release, report, show, stubs
 from autograder import manifest as manifests
 from autograder.backend import Backend, BackendName
-from autograder.confine import privacy, process
+from autograder.batch import commands, conduct
+from autograder.confine import process
 from autograder.confine.modes import (
     CannotConfine,
     Confinement,
     Isolation,
     choose,
 )
-from autograder.digest import grader_digest
 from autograder.flags import suspicions
 from autograder.grade import About, Grade, Outcome
-from autograder.grading import GraderFault, Grading, UnfairChecks, UnknownCheck
-from autograder.inputs import Secret, SecretError, course_secret, known_secret
+from autograder.grading import BUDGET, GraderFault, Grading, UnfairChecks, UnknownCheck
+from autograder.inputs import SecretError, course_secret
 from autograder.intake import NoSuchSubmission, Submission, UnusableSubmission, take
-from autograder.paths import ASSIGNMENT, REFERENCE, ROOT, module_files
+from autograder.paths import (
+    ASSIGNMENT,
+    REFERENCE,
+    ROOT,
+    SECRET_NAME,
+    module_files,
+    private_directory,
+)
+from autograder.platforms import gradescope
 from autograder.selfcheck import run as selfcheck
 from autograder.selfcheck import table as selfcheck_table
 from autograder.text import safe, safe_line
 
 DONE, UNUSABLE, FAULT = 0, 2, 3
+
+
+class ExecutorName(StrEnum):
+    """What does the gradings of a batch."""
+
+    LOCAL = "local"
+    SLURM = "slurm"
+
 
 app = typer.Typer(
     add_completion=False,
@@ -75,12 +89,22 @@ def grade(
     ] = False,
     backend: Annotated[
         BackendName,
-        typer.Option(help="nccl runs the checks on this machine's GPUs, for points of their own."),
+        typer.Option(
+            help="nccl runs the checks on this machine's GPUs, for points of their own; auto does "
+            f"where there are {backends.ENOUGH_GPUS} or more."
+        ),
     ] = BackendName.GLOO,
     seed: Annotated[
         int | None,
         typer.Option(help="Inputs from this number instead of the secret: not official."),
     ] = None,
+    metadata: Annotated[
+        Path | None,
+        typer.Option(help="Gradescope's submission_metadata.json: when the work was handed in."),
+    ] = None,
+    budget: Annotated[
+        float, typer.Option(min=1, help="Seconds that the checks may take in all.")
+    ] = BUDGET,
 ) -> None:
     """Grade one submission.
 
@@ -93,7 +117,8 @@ def grade(
     try:
         confinement = choose(isolation)
         found = backends.find(backend)
-        code = _grade(console, path, out, only or [], seed, confinement, found, official)
+        asked = _Asked(path, out, only or [], seed, official, metadata, budget)
+        code = _grade(console, asked, confinement, found)
         said = ""
     except (
         *(NoSuchSubmission, UnknownCheck, NoPlaceForResults),
@@ -132,6 +157,33 @@ def regenerate_stubs(
     raise typer.Exit(1 if check and lines else DONE)
 
 
+@app.command("release")
+def make_the_release(
+    out: Annotated[Path, typer.Option(help="The folder that the archive goes to.")] = Path("build"),
+    solution: Annotated[
+        bool, typer.Option("--solution", help="With the solution, for after the deadline.")
+    ] = False,
+) -> None:
+    """Make the archive that students get.
+
+    Exit code: 1, and no archive, where anything is in it that must not be.
+    """
+    console = Console()
+    try:
+        archive, said = release.make(solution=solution, secret=_secret_here())
+    except (release.ReleaseError, stubs.StubError, manifests.ManifestError, SecretError) as error:
+        archive, said = None, [str(error)]
+    if archive is not None:
+        path = out / release.name(solution=solution)
+        out.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(archive)
+        said = [str(path), *said]
+    for line in said:
+        style = "red" if archive is None else ""
+        console.print(safe(line), style=style, markup=False, highlight=False, soft_wrap=True)
+    raise typer.Exit(DONE if archive is not None else 1)
+
+
 @app.command("selfcheck")
 def check_the_grader(
     quick: Annotated[
@@ -158,10 +210,120 @@ def check_the_grader(
     raise typer.Exit(DONE if result.good else 1)
 
 
+@app.command("batch")
+def grade_a_class(
+    path: Annotated[
+        Path,
+        typer.Argument(help="A folder of submissions or git checkouts, or Gradescope's export."),
+    ],
+    out: Annotated[Path, typer.Option(help="Where the results go, and the state of the batch.")],
+    only: Annotated[
+        list[str] | None, typer.Option(help="A submission or student; may be repeated.")
+    ] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Try again what the grader has failed on.")
+    ] = False,
+    regrade: Annotated[
+        list[str] | None,
+        typer.Option(help="Run this problem or check again for everybody; may be repeated."),
+    ] = None,
+    lower: Annotated[
+        bool, typer.Option("--lower", help="A new grade counts even if the old one is higher.")
+    ] = False,
+    executor: Annotated[
+        ExecutorName, typer.Option(help="Where the gradings run: here, or on a Slurm cluster.")
+    ] = ExecutorName.LOCAL,
+    partition: Annotated[str, typer.Option(help="Of Slurm.")] = "",
+    slurm_option: Annotated[
+        list[str] | None,
+        typer.Option(help="Of sbatch, as NAME=VALUE, such as account=cs101; may be repeated."),
+    ] = None,
+    command: Annotated[
+        str,
+        typer.Option(
+            help="What starts Python in a Slurm job, such as 'apptainer exec --nv --bind {out} "
+            "grader.sif python'; {out} stands for the folder of --out."
+        ),
+    ] = "",
+    image: Annotated[
+        str, typer.Option(help="The image of --command by name: another one is graded anew.")
+    ] = "",
+    at_once: Annotated[
+        int, typer.Option(min=0, help="Gradings at once at most. Default: as many as fit.")
+    ] = 0,
+    isolation: Annotated[
+        Isolation, typer.Option(help="What confines the submissions.")
+    ] = Isolation.AUTO,
+    official: Annotated[
+        bool, typer.Option("--official", help="Refuse to grade if a result would not count.")
+    ] = False,
+    backend: Annotated[
+        BackendName, typer.Option(help="nccl runs the checks on GPUs.")
+    ] = BackendName.GLOO,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Inputs from this number instead of the secret: not official."),
+    ] = None,
+) -> None:
+    """Grade a class. Started again, it goes on where it was.
+
+    Exit code: 0 when everybody has a grade; 2 for wrong usage; 3 when something could not be graded
+    or judged, through no fault of a student's; 130 when interrupted.
+    """
+    asked = conduct.Asked(tuple(only or ()), failed, tuple(regrade or ()), lower)
+    options = commands.Options(path, out, asked, backend, isolation.value, official, seed, at_once)
+    raise typer.Exit(commands.batch(Console(), options))
+
+
+@app.command("replay")
+def run_a_check_again(
+    path: Annotated[Path, typer.Argument(help="A grade.json, or the folder that it is in.")],
+    check: Annotated[str, typer.Option(help="Its id or number, such as 1.7.2.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the explanation goes. Default: beside the grade.")
+    ] = None,
+    submission: Annotated[
+        Path | None, typer.Option(help="What was handed in, where it was not stored.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="The one it was graded with, if any.")] = None,
+    isolation: Annotated[
+        Isolation, typer.Option(help="What confines the submission.")
+    ] = Isolation.AUTO,
+) -> None:
+    """Run one check of a graded submission again, and explain it so that the student may read it.
+
+    Exit code: 0 when it ran, whatever came of it; 2 when it could not; 3 when the grader failed.
+    """
+    code = commands.replay_check(Console(), path, check, out, submission, seed, isolation)
+    raise typer.Exit(code)
+
+
+@app.command("diff")
+def compare_grades(
+    old: Annotated[Path, typer.Argument(help="The folder of a batch, or a grade.json.")],
+    new: Annotated[Path, typer.Argument(help="Another one.")],
+) -> None:
+    """Print whose grade moves, from, to and why.
+
+    Exit code: 0, or 2 where there is nothing to compare.
+    """
+    raise typer.Exit(commands.diff(Console(), old, new))
+
+
 @app.command("doctor")
-def tell_of_this_machine() -> None:
-    """Show backends, GPUs and isolation layers on this machine."""
-    show.findings(Console(), doctor.findings())
+def tell_of_this_machine(
+    official: Annotated[
+        bool,
+        typer.Option("--official", help="Exit code 2 unless official results can be had here."),
+    ] = False,
+) -> None:
+    """Show backends, GPUs, isolation layers and the course's secret on this machine."""
+    found = doctor.findings()
+    show.findings(Console(), found)
+    raise typer.Exit(UNUSABLE if official and not doctor.can_be_official(found) else DONE)
+
+
+exchange.register(app)
 
 
 class NotOfficial(ValueError):
@@ -172,21 +334,26 @@ class NoPlaceForResults(ValueError):
     """The results cannot be written where they should go."""
 
 
-def _grade(
-    console: Console,
-    path: Path,
-    out: Path | None,
-    only: list[str],
-    seed: int | None,
-    confinement: Confinement,
-    backend: Backend,
-    official: bool,
-) -> int:
+@dataclass(frozen=True)
+class _Asked:
+    """The arguments of one grading."""
+
+    path: Path
+    out: Path | None
+    only: list[str]
+    seed: int | None
+    official: bool
+    metadata: Path | None
+    budget: float
+
+
+def _grade(console: Console, asked: _Asked, confinement: Confinement, backend: Backend) -> int:
     manifest = manifests.load(REFERENCE)
     manifest = manifest.on_gpus() if backend.on_gpus else manifest
-    secret = known_secret(seed) if seed is not None else course_secret(_private_directory())
-    about = _about(manifest, secret, only, confinement, backend)
-    if official and about.unofficial:
+    path, only = asked.path, asked.only
+    secret = circumstances.secret(asked.seed)
+    about = circumstances.about(manifest, secret, only, confinement, backend)
+    if asked.official and about.unofficial:
         raise NotOfficial(
             f"This would not be official: {'; '.join(about.unofficial)}."
             + (_STRONGER if confinement.mode is Isolation.NONE else "")
@@ -200,7 +367,11 @@ def _grade(
     about.source, about.digest = submission.source, submission.digest
     about.ignored = submission.ignored
     about.flags += suspicions(submission.files, [item.name for item in submission.ignored])
-    out_dir = _made(out or Path("graded") / (path.resolve().name or "submission"))
+    handed_in = _handed_in(asked.metadata, about)
+    if handed_in:
+        about.decision = policy.late(manifest.course.policy.lateness, handed_in)
+        about.counted = gradescope.in_words(handed_in.earlier)
+    out_dir = _made(asked.out or Path("graded") / (path.resolve().name or "submission"))
     grading = Grading(
         manifest,
         submission.files,
@@ -209,17 +380,20 @@ def _grade(
         about,
         unusable=unusable,
         only=only,
+        budget=asked.budget,
         confinement=confinement,
         backend=backend,
     )
     with show.Progress(console) as progress:
         graded = _run(grading, out_dir, progress)
+    faults = any(row.outcome is Outcome.GRADER_FAULT for row in graded.rows)
+    if handed_in and not faults:
+        about.counted = gradescope.in_words([*handed_in.earlier, handed_in.when])
     about.finished = datetime.now(UTC).isoformat(timespec="seconds")
     report.write_all(graded, out_dir)
     show.report(console, graded, out_dir)
     if unusable:
         return UNUSABLE
-    faults = any(row.outcome is Outcome.GRADER_FAULT for row in graded.rows)
     return FAULT if faults else DONE
 
 
@@ -247,6 +421,16 @@ def _run(grading: Grading, out_dir: Path, progress: show.Progress) -> Grade:
         raise
 
 
+def _handed_in(metadata: Path | None, about: About) -> policy.HandedIn | None:
+    if metadata is None:
+        return None
+    try:
+        return gradescope.read(metadata)[0]
+    except gradescope.UnknownMetadata as error:
+        about.flags.append(f"no rule for lateness was applied: {error}")
+        return None
+
+
 _STRONGER = " Grade as root, with --isolation auto; `autograder doctor` tells what works here."
 _BROKEN_OFF = (
     "The grader itself failed before it was done. That is not your fault, and the staff will grade "
@@ -269,41 +453,10 @@ def _made(out_dir: Path) -> Path:
     return out_dir
 
 
-def _about(
-    manifest: manifests.Manifest,
-    secret: Secret,
-    only: list[str],
-    confinement: Confinement,
-    backend: Backend,
-) -> About:
-    unofficial = privacy.why_not_official(confinement, connecting=backend.on_gpus)
-    layers = [*confinement.layers, *([] if unofficial else [privacy.NAME])]
-    if secret.default:
-        unofficial.append("its inputs come from a known number, not from the course's secret")
-    if only:
-        unofficial.append("only some of the checks were asked for")
-    return About(
-        course=manifest.course.name,
-        backend=backend.name,
-        isolation_mode=confinement.mode,
-        isolation=layers,
-        unofficial=unofficial,
-        versions={
-            "grader": grader_digest(),
-            "torch": str(torch.__version__),
-            "device": backend.device,
-            "python": platform.python_version(),
-            "gradescope-utils": version("gradescope-utils"),
-        },
-        secret_fingerprint=secret.fingerprint,
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-
-
-def _private_directory() -> Path:
-    """Where the course's secret is kept, unless AUTOGRADER_PRIVATE says otherwise."""
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(os.environ.get("AUTOGRADER_PRIVATE") or Path(home) / "autograder")
+def _secret_here() -> bytes | None:
+    """The course's secret, where this machine has one already."""
+    directory = private_directory()
+    return course_secret(directory).value if (directory / SECRET_NAME).exists() else None
 
 
 def main() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +14,8 @@ import torch.distributed as dist
 from autograder.confine import modes, privacy
 from autograder.confine.modes import MODES, Isolation, choose
 from autograder.confine.watchdog import free_memory
+from autograder.inputs import SecretError, course_secret
+from autograder.paths import SECRET_NAME, private_directory
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,16 @@ class Finding:
 
 def findings() -> list[Finding]:
     """Everything, in the order in which it should be read."""
-    return [*_machine(), *_backends(), *_gpus(), *_layers(), *_modes()]
+    return [*_machine(), *_backends(), *_gpus(), *_layers(), *_modes(), *_secret()]
+
+
+def can_be_official(found: Sequence[Finding]) -> bool:
+    """Whether a result from this machine can count."""
+    modes_here = any(one.good for one in found if one.topic == "mode")
+    return modes_here and all(one.good for one in found if one.topic == "course secret")
+
+
+SHARED_FOR_NCCL = 1 << 30  # bytes
 
 
 def _machine() -> list[Finding]:
@@ -37,6 +50,11 @@ def _machine() -> list[Finding]:
     ]
     with contextlib.suppress(OSError, ValueError):  # only Linux says
         found.append(Finding("machine", "free memory", True, f"{free_memory() / 2**30:.1f} GiB"))
+    with contextlib.suppress(OSError):
+        size = shutil.disk_usage("/dev/shm").total
+        enough = size >= SHARED_FOR_NCCL or not torch.cuda.device_count()
+        told = f"{size / 2**20:.0f} MiB" + ("" if enough else "; NCCL needs more: --shm-size 2g")
+        found.append(Finding("machine", "shared memory", enough, told))
     return found
 
 
@@ -80,3 +98,17 @@ def _modes() -> list[Finding]:
         name = f"{mode.value} (auto)" if mode is strongest else mode.value
         found.append(Finding("mode", name, not reason and mode is not Isolation.NONE, told))
     return found
+
+
+def _secret() -> list[Finding]:
+    """What inputs are drawn from. One that is not there yet is not made."""
+    place = private_directory()
+    if not (place / SECRET_NAME).exists():
+        return [Finding("course secret", str(place), False, "none; the first grading makes one")]
+    try:
+        fingerprint = course_secret(place).fingerprint
+    except SecretError as error:
+        return [Finding("course secret", str(place), False, str(error))]
+    return [
+        Finding("course secret", str(place), True, f"its fingerprint begins {fingerprint[:12]}")
+    ]

@@ -13,6 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
+from autograder.policy import Decision
 from autograder.text import safe, safe_line
 
 if TYPE_CHECKING:
@@ -118,6 +119,10 @@ class About:
     """Why this result is not official; empty when it is."""
     versions: dict[str, str] = field(default_factory=dict)
     secret_fingerprint: str = ""
+    decision: Decision = field(default_factory=Decision)
+    """What the course's rules make of the points that are earned."""
+    counted: list[str] = field(default_factory=list)
+    """When the submissions came in that a limit on their number counts; ISO 8601."""
     flags: list[str] = field(default_factory=list)
     """What looked odd, for a person of the staff to judge."""
     started: str = ""
@@ -244,6 +249,11 @@ class Grade:
         return sum((row.score for row in self.rows), Fraction(0))
 
     @property
+    def final(self) -> Fraction:
+        """What counts of the points earned, by the course's rules."""
+        return self.about.decision.final(self.earned)
+
+    @property
     def not_counted(self) -> Fraction:
         """The points of rows that could not be judged, through no fault of the submission."""
         return self._points_of(Outcome.GRADER_FAULT) + self._points_of(Outcome.TOO_NOISY)
@@ -273,6 +283,8 @@ class Grade:
     def sentences(self) -> list[str]:
         """What a student should know before reading any row."""
         said = [f"{points_text(self.earned)} of {_points_in_words(self.points)}."]
+        if reasons := self.about.decision.reasons:
+            said += [*reasons, f"So {_points_in_words(self.final)} count."]
         said += [safe(notice) for notice in self.about.notices]
         for outcome, clause in _SENTENCES.items():
             numbers = [row.number for row in self.rows if row.outcome is outcome]

@@ -121,6 +121,7 @@ class Judge:
         backend: what the worlds communicate with.
         flags: what looked odd while it ran, for the staff.
         leaderboard: what the check measured for the class to compare, by column.
+        alone: a block in which no other grading on this machine runs anything.
     """
 
     submission: Mapping[str, bytes]
@@ -133,6 +134,7 @@ class Judge:
     backend: Backend = GLOO
     flags: list[str] = field(default_factory=list)
     leaderboard: dict[str, float] = field(default_factory=dict)
+    alone: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
     _noted: dict[str, dict[str, None]] = field(default_factory=dict)
     _pictures: dict[str, str] = field(default_factory=dict)
 

@@ -10,13 +10,16 @@ import keyword
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
+
+from autograder.policy import Counts, Lateness, Policy, RateLimit
 
 _File = TypeVar("_File", bound=msgspec.Struct)
 
@@ -45,15 +48,33 @@ class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: tuple[str, ...]
 
 
+class Override(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A check that turned out to be wrong: it counts in full for everybody, or not at all.
+
+    by, reason: who decided it, and why; students read the reason.
+    """
+
+    check: str
+    count: Literal["full", "drop"]
+    reason: str
+    by: str
+
+
 @dataclass(frozen=True, slots=True)
 class Course:
     """The course that gives the assignment.
 
     gpu_points: what a grading on GPUs is out of.
+    due: when work is due, for gradings that no platform tells it.
+    overrides: how checks count otherwise than they came out.
+    policy: its rules for lateness and for how often one may hand in.
     """
 
     name: str
     gpu_points: Fraction = Fraction(0)
+    policy: Policy = field(default_factory=Policy)
+    due: datetime | None = None
+    overrides: tuple[Override, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +155,13 @@ def load(reference_dir: Path) -> Manifest:
         if problem.id not in course.problems.off
     )
     _require(bool(problems), path, "`problems.off` leaves out every problem")
-    return replace(manifest, problems=problems, course=Course(course.name, course.gpu.points))
+    _check_policy(path, course)
+    _check_overrides(path, course.override, known)
+    zone = course.due is None or course.due.tzinfo is not None
+    _require(zone, path, "`due` needs its time zone, such as 2026-03-01T23:00:00-07:00")
+    policy = Policy(course.lateness, course.rate_limit, course.counts)
+    told = Course(course.name, course.gpu.points, policy, course.due, course.override)
+    return replace(manifest, problems=problems, course=told)
 
 
 def load_problems(reference_dir: Path) -> Manifest:
@@ -176,6 +203,36 @@ class _CourseFile(msgspec.Struct, forbid_unknown_fields=True):
     problems: _Switches = msgspec.field(default_factory=_Switches)
     weights: dict[str, Fraction] = msgspec.field(default_factory=dict)
     gpu: _GPU = msgspec.field(default_factory=_GPU)
+    due: datetime | None = None
+    counts: Counts = Counts.LAST
+    override: tuple[Override, ...] = ()
+    lateness: Lateness = Lateness()
+    rate_limit: RateLimit = RateLimit()
+
+
+def _check_overrides(path: Path, overrides: Sequence[Override], known: Collection[str]) -> None:
+    """Whether there is such a check is known once a submission is graded; the problem is now."""
+    for one in overrides:
+        problem, _, check = one.check.partition("/")
+        there = problem in known and bool(check)
+        _require(there, path, f"`override` names `{one.check}`, not a check such as reduce/sum")
+        told = bool(one.reason.strip() and one.by.strip())
+        _require(told, path, f"the override of `{one.check}` needs a `reason` and `by`, whose")
+    for check, times in Counter(one.check for one in overrides).items():
+        _require(times == 1, path, f"`override` names `{check}` {times} times")
+
+
+def _check_policy(path: Path, course: _CourseFile) -> None:
+    late, rate = course.lateness, course.rate_limit
+    percent = "`lateness.percent_per_day` must be 0 to 100"
+    _require(0 <= late.percent_per_day <= 100, path, percent)
+    for name, number in (
+        ("lateness.grace_minutes", late.grace_minutes),
+        ("lateness.most_days", late.most_days),
+        ("rate_limit.submissions", rate.submissions),
+    ):
+        _require(number >= 0, path, f"`{name}` must not be below 0")
+    _require(rate.hours > 0, path, "`rate_limit.hours` must be above 0")
 
 
 def _check_labels(path: Path, kind: str, items: Iterable[Part | Problem]) -> None:

@@ -116,7 +116,7 @@ def require_agreement(judge: Judge) -> None:
         for function in ("clocked_all_reduce", "measure_for_real")
     )
     judge.note(used.facts | {"operation": "torch's all_reduce"})
-    with judge.live(clock, of_reference=True) as clocked:
+    with judge.alone(), judge.live(clock, of_reference=True) as clocked:
 
         def turn(world: LiveWorld) -> float:
             answer = world.call([{"numel": used.numel}] * used.ranks)
@@ -162,7 +162,7 @@ def score_all_reduce(judge: Judge) -> Score | None:
     def scored(ratio: float) -> Score:
         return score_measured(ratio, used.ranks, 4 * used.numel, used.room)
 
-    with judge.live(case, of_reference=True) as reference:
+    with judge.alone(), judge.live(case, of_reference=True) as reference:
         with judge.live(case) as ours:
             ratio = best_ratio(lambda: paired_ratio(ours, reference, turn), float(used.room))
         judge.leaderboard[LEADERBOARD] = round(1 / ratio, 2)

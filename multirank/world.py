@@ -25,7 +25,8 @@ from typing import Any
 
 from .processes import connect
 from .processes.devices import BACKENDS
-from .processes.leader import KINDS, WorldSetup
+from .processes.leader import WorldSetup
+from .processes.leading import KINDS
 from .processes.memory import RESULT_BYTES, AnswerError, Arena, build, pack, shared_file
 from .processes.wire import (
     ANSWER_BYTES,
@@ -67,7 +68,7 @@ class World:
             imported, and a rank finds them in `multirank.context().groups`.
         packages: packages served from memory, as `{name: {file name: bytes}}`.
         before_ranks: called in the leader before anything of the world's exists: it may move the
-            leader into other namespaces, and go on in a child.
+            leader into other namespaces, and go on in a child. (Not where ranks are spawned.)
         before_user_code: called in every rank, with its `RankContext`, when its groups exist and
             before anything of the user's is imported.
         import_path: the ranks' `sys.path` entries before the installed packages'; None: ours.
@@ -103,6 +104,8 @@ class World:
         _check_world(world_size, groups)
         if backend not in BACKENDS:
             raise ValueError(f"backend is {backend!r}; it must be one of {', '.join(BACKENDS)}")
+        if before_ranks is not None and connect.method() is connect.Method.SPAWN:
+            raise ValueError("before_ranks needs a leader that forks; here ranks are spawned")
         if terminal is not None and terminal not in range(world_size):
             raise ValueError(f"terminal is {terminal}; the ranks are 0 to {world_size - 1}")
         self.world_size = world_size
@@ -420,7 +423,7 @@ class _Link:
         self._writer = FrameWriter(self._control)
         self._exit_code: int | None = None
         self._exited = False
-        self._log, rank_log = os.pipe2(os.O_CLOEXEC)
+        self._log, rank_log = os.pipe()
         os.set_blocking(self._log, False)
         self._log_bytes = _Log()
         self._on_output = on_output

@@ -65,6 +65,7 @@ def training_flops(parameters: float, tokens: float, recomputation: bool = False
     """
     _check_positive(parameters=parameters, tokens=tokens)
     # BEGIN SOLUTION
+    # dta-canary-5c1e7f0a9d3b
     forward = 2 * parameters * tokens
     backward = 2 * forward
     return forward + backward + (forward if recomputation else 0)

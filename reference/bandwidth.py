@@ -101,6 +101,7 @@ def bus_factor(op: str, world_size: int) -> float:
     _check_op(op)
     _check_world_size(world_size)
     # BEGIN SOLUTION
+    # dta-canary-5c1e7f0a9d3b
     if op in ("broadcast", "reduce"):
         return 1.0
     phases = 2 if op == "all_reduce" else 1

@@ -132,6 +132,7 @@ def broadcast(tensor: Tensor, src: int, group: ProcessGroup | None = None) -> No
         _check_writable("tensor", tensor)
     flat = _flatten(tensor)
     # BEGIN SOLUTION
+    # dta-canary-5c1e7f0a9d3b
     relative = (rank - root) % n  # the tree is the same for every root, counted from there
     for distance in _doubling(n):  # the first `distance` ranks have the tensor
         if relative < distance and relative + distance < n:

@@ -94,6 +94,7 @@ def shard_batch(batch: Tensor, rank: int, world_size: int) -> Tensor:
     if not 0 <= rank < world_size:
         raise ValueError(f"rank: it is {rank}, but must be from 0 to {world_size - 1}")
     # BEGIN SOLUTION
+    # dta-canary-5c1e7f0a9d3b
     each, remainder = divmod(len(batch), world_size)
     start = rank * each + min(rank, remainder)
     stop = start + each + (rank < remainder)

@@ -73,6 +73,7 @@ def setup(
     if backend is None:
         backend = "nccl" if torch.cuda.is_available() else "gloo"
     # BEGIN SOLUTION
+    # dta-canary-5c1e7f0a9d3b
     if rank is None or world_size is None:
         rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         init_method = "env://"

@@ -129,6 +129,7 @@ class PipelineStage:
             the output, cut off from autograd: it does not require a gradient.
         """
         # BEGIN SOLUTION
+        # dta-canary-5c1e7f0a9d3b
         if not self.is_first:
             input = input.detach().requires_grad_()  # the stage before needs its gradient
         output: Tensor = self.module(input)

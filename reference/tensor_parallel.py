@@ -114,6 +114,7 @@ def copy_to_tensor_parallel_region(x: Tensor, group: ProcessGroup | None = None)
     Cost: nothing forward, one all-reduce backward.
     """
     # BEGIN SOLUTION
+    # dta-canary-5c1e7f0a9d3b
     return CopyTo.apply(x, group)  # type: ignore[no-any-return, no-untyped-call]
     # END SOLUTION
 

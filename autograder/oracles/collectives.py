@@ -13,3 +13,5 @@ reduce_scatter = dist.reduce_scatter_tensor
 all_reduce = dist.all_reduce
 all_to_all = dist.all_to_all_single
 barrier = dist.barrier
+
+# dta-canary-5c1e7f0a9d3b

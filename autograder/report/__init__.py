@@ -8,12 +8,11 @@ killed, what lies there is valid.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autograder.atomic import replace_file
 from autograder.report import gradescope, page, record, staff
 
 if TYPE_CHECKING:
@@ -25,37 +24,17 @@ STAFF_PAGE = "report-staff.html"
 
 def write_results(grade: Grade, out_dir: Path) -> None:
     """results.json alone: cheap enough to be written after every check."""
-    _replace(out_dir / RESULTS, _json(gradescope.results(grade)))
+    replace_file(out_dir / RESULTS, _json(gradescope.results(grade)))
 
 
 def write_all(grade: Grade, out_dir: Path) -> None:
     """All four; the one that the grading platform reads comes first."""
     write_results(grade, out_dir)
-    _replace(out_dir / RECORD, _json(record.grade_record(grade)))
-    _replace(out_dir / PAGE, page.render(grade))
-    _replace(out_dir / STAFF_PAGE, staff.render(grade))
+    replace_file(out_dir / RECORD, _json(record.grade_record(grade)))
+    replace_file(out_dir / PAGE, page.render(grade))
+    replace_file(out_dir / STAFF_PAGE, staff.render(grade))
 
 
 def _json(value: Mapping[str, Any]) -> str:
     # NaN and infinity are not JSON: better no file than one that nothing can read.
     return json.dumps(value, allow_nan=False, indent=1) + "\n"
-
-
-def _replace(path: Path, text: str) -> None:
-    """Puts `text` at `path` at once and durably: a reader finds the old file or the new one."""
-    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    draft = Path(name)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

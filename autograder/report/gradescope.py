@@ -27,7 +27,7 @@ def results(grade: Grade) -> dict[str, Any]:
     """
     about = grade.about
     return {
-        "score": number(grade.earned),
+        "score": number(grade.final),
         "execution_time": round(about.seconds, 1),
         "output": "\n".join(grade.sentences()),
         "output_format": "text",
@@ -43,6 +43,9 @@ def results(grade: Grade) -> dict[str, Any]:
         ],
         "extra_data": {
             "points": number(grade.points),
+            "earned": number(grade.earned),
+            "factor": str(about.decision.factor),
+            "counted": about.counted,
             "not_counted": number(grade.not_counted),
             "official": about.official,
             "isolation": about.isolation_mode,

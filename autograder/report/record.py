@@ -27,6 +27,8 @@ def grade_record(grade: Grade) -> dict[str, Any]:
         "official": about.official,
         "unofficial_because": about.unofficial,
         "earned": _points(grade.earned),
+        "final": _points(grade.final),
+        "factor": str(about.decision.factor),
         "points": _points(grade.points),
         "not_counted": _points(grade.not_counted),
         "sentences": grade.sentences(),

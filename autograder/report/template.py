@@ -8,10 +8,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 
 @cache
-def template(name: str) -> Template:
-    """The template in the file of that name beside this one."""
+def template(name: str, package: str = "autograder.report") -> Template:
+    """The template in the file of that name in a package of ours."""
     environment = Environment(
-        loader=PackageLoader("autograder.report", "."),
+        loader=PackageLoader(package, "."),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -114,11 +114,15 @@ def judge_alternative(alternative: Alternative, rows: Sequence[Row]) -> Trial:
     lost = {row.check_id for row in _scored(rows) if row.outcome is not Outcome.PASSED}
     complaints = _faults(rows)
     for row in _scored(rows):
-        promised = Fraction(alternative.but.get(row.check_id, "1")) * row.points
-        if row.score != promised:
-            complaints.append(f"{points_text(promised)} points are right for it: {_told(row)}")
+        most = alternative.but.get(row.check_id, "1")
+        least = alternative.least.get(row.check_id, most)
+        edges = [Fraction(part) * row.points for part in (least, most)]
+        if not edges[0] <= row.score <= edges[1]:
+            right = " to ".join(dict.fromkeys(map(points_text, edges)))
+            complaints.append(f"{right} points are right for it: {_told(row)}")
     known = {row.check_id for row in rows}
-    complaints += [f"{id}: there is no such check" for id in set(alternative.but) - known]
+    promised = {*alternative.but, *alternative.least}
+    complaints += [f"{id}: there is no such check" for id in promised - known]
     return Trial(alternative.name, tuple(complaints), frozenset(lost))
 
 

@@ -64,6 +64,8 @@ class Alternative:
     """A right solution that is not the reference's.
 
     but: ids of the checks in which it earns less than everything, with the part that it earns.
+    least: ids of the checks in which a clock has a say and it stands at a band's edge, with the
+        part that it earns at the least.
     modules: further modules of the student's own, as source text by name.
     """
 
@@ -73,6 +75,7 @@ class Alternative:
     patches: Mapping[str, Patch]
     modules: Mapping[str, str] = field(default_factory=dict)
     but: Mapping[str, str] = field(default_factory=dict)
+    least: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -114,11 +117,16 @@ def alternative(
     *,
     modules: Mapping[str, str] | None = None,
     but: Mapping[str, str] | None = None,
+    least: Mapping[str, str] | None = None,
 ) -> Alternative:
-    """An alternative in short, as `mutant`; `but` by the short names of the problem's checks."""
+    """An alternative in short, as `mutant`; `but` and `least` by the short names of the problem's
+    checks."""
     patches = patch if isinstance(patch, Mapping) else {problem: patch}
-    less = {f"{problem}/{name}": part for name, part in (but or {}).items()}
-    return Alternative(name, story, problem, patches, modules or {}, less)
+    parts = [
+        {f"{problem}/{name}": part for name, part in (by_name or {}).items()}
+        for by_name in (but, least)
+    ]
+    return Alternative(name, story, problem, patches, modules or {}, *parts)
 
 
 def patched(

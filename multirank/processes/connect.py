@@ -1,12 +1,16 @@
-"""Finding the zygote, or starting it, and getting a leader from it.
+"""Finding the process that starts ranks, or starting it, and getting a leader from it.
 
-One zygote serves a process and all its children (such as pytest-xdist's workers): its socket's
-path stands in the environment variable MULTIRANK_ZYGOTE.
+That is the zygote, which forks them, or where a process cannot safely be forked (macOS), the pool,
+which keeps spawned ones. One of them serves a process and all its children (such as pytest-xdist's
+workers): its socket's path stands in the environment variable MULTIRANK_ZYGOTE. MULTIRANK_START
+says which, "fork" or "spawn", instead of what is right for the system.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
+import enum
 import os
 import shutil
 import socket
@@ -20,6 +24,9 @@ from .. import inside
 
 START_TIMEOUT = 60.0  # seconds that a leader, and then its ranks, get to be ready
 _VARIABLE = "MULTIRANK_ZYGOTE"
+_STOP_TIMEOUT = 3.0
+_ROOT = str(Path(__file__).resolve().parent.parent.parent)
+_INSTALLED = ("site-packages", "dist-packages")
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
 _KEPT_PREFIXES = ("LC_", "OPENBLAS_", "MKL_", "CUDA_", "NCCL_")
 
@@ -29,16 +36,46 @@ _PROGRAM = """
 import sys
 sys.path += {packages!r}
 sys.path.insert(0, {root!r})
-from multirank.processes.zygote import main
+from multirank.processes.{module} import main
 del sys.path[0]
+main()
+"""
+# The pool needs no torch, and so does without the package's __init__, which imports it.
+_POOL_PROGRAM = """
+import sys, types
+package = types.ModuleType("multirank")
+package.__path__ = [{root!r} + "/multirank"]
+sys.modules["multirank"] = package
+from multirank.processes.pool import main
 main()
 """
 
 _starting = threading.Lock()
 
 
+class Method(enum.StrEnum):
+    """How ranks are started."""
+
+    FORK = "fork"
+    SPAWN = "spawn"
+
+
 class StartError(RuntimeError):
     """Ranks could not be started on this machine."""
+
+
+def method() -> Method:
+    """How ranks are started here.
+
+    Raises:
+        ValueError: MULTIRANK_START is neither "fork" nor "spawn".
+    """
+    asked = os.environ.get("MULTIRANK_START")
+    if asked is None:
+        return Method.SPAWN if sys.platform == "darwin" else Method.FORK
+    if asked not in {*Method}:
+        raise ValueError(f"MULTIRANK_START is {asked!r}; it must be {' or '.join(Method)}")
+    return Method(asked)
 
 
 def start() -> None:
@@ -58,8 +95,9 @@ def start() -> None:
             'under `if __name__ == "__main__":`'
         )
     with _starting:
-        if not Path(os.environ.get(_VARIABLE, "")).is_socket():
-            _start()
+        found = Path(os.environ.get(_VARIABLE, ""))
+        if not (found.is_socket() and found.name == method()):
+            _start(method())
 
 
 def leader() -> socket.socket:
@@ -92,11 +130,11 @@ def leader() -> socket.socket:
     raise StartError(f"the process that starts ranks has died\n{reason}")
 
 
-def _start() -> None:
+def _start(how: Method) -> None:
     directory = Path(tempfile.mkdtemp(prefix="multirank-"))
     listener = socket.socket(socket.AF_UNIX)
     try:
-        listener.bind(str(directory / "zygote"))
+        listener.bind(str(directory / how))
     except OSError as error:
         listener.close()
         directory.rmdir()
@@ -105,15 +143,15 @@ def _start() -> None:
             "local disk"
         ) from error
     listener.listen(128)
-    program = _PROGRAM.format(
-        packages=[
-            path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")
-        ],
-        root=str(Path(__file__).resolve().parent.parent.parent),
-    )
+    isolated = [sys.executable, "-I", "-S", "-c"]
+    command = [*isolated, _program("zygote"), str(listener.fileno())]
+    if how is Method.SPAWN:
+        pool = _POOL_PROGRAM.format(root=_ROOT)
+        worker = [*isolated, _program("worker")]
+        command = [*isolated, pool, str(listener.fileno()), *worker]
     with (directory / "stderr").open("wb") as errors:
-        zygote = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", program, str(listener.fileno())],
+        starter = subprocess.Popen(
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
@@ -122,12 +160,18 @@ def _start() -> None:
             start_new_session=True,
         )
     listener.close()
-    os.environ[_VARIABLE] = str(directory / "zygote")
-    atexit.register(_stop, zygote, os.getpid(), directory)
+    os.environ[_VARIABLE] = str(directory / how)
+    atexit.register(_stop, starter, how, os.getpid(), directory)
+
+
+def _program(module: str) -> str:
+    """What a process of ours runs: `main` of a module of this package."""
+    installed = [path for path in sys.path if Path(path).name in _INSTALLED]
+    return _PROGRAM.format(packages=installed, root=_ROOT, module=module)
 
 
 def complaint() -> str:
-    """What the zygote last wrote to its standard error, for messages."""
+    """What the process that starts ranks last wrote to its standard error, for messages."""
     try:
         text = Path(os.environ[_VARIABLE]).with_name("stderr").read_text(errors="replace")
     except (OSError, KeyError):
@@ -145,9 +189,13 @@ def _environment() -> dict[str, str]:
     return kept | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback}
 
 
-def _stop(zygote: subprocess.Popen[bytes], owner: int, directory: Path) -> None:
+def _stop(starter: subprocess.Popen[bytes], how: Method, owner: int, directory: Path) -> None:
     if os.getpid() != owner:
         return  # a child that was forked from the owner
-    zygote.kill()  # it may be in the middle of its imports, and has nothing to tidy up
-    zygote.wait()
+    if how is Method.SPAWN and starter.stdin is not None:
+        starter.stdin.close()  # the pool has its workers to end
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            starter.wait(_STOP_TIMEOUT)
+    starter.kill()  # the zygote may be in the middle of its imports, and has nothing to tidy up
+    starter.wait()
     shutil.rmtree(directory, ignore_errors=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
 import os
 import pickle
 import selectors
@@ -23,13 +22,13 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ..source import Source
 from . import rank as rank_process
-from .wire import receive_frame, send_frame
+from .leading import receive_setup, signal_ranks, tell
+from .wire import receive_frame
 
-KINDS = 6  # of descriptors that a rank is given: control socket, three streams, trace, stacks
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -61,14 +60,9 @@ def main(connection: socket.socket) -> NoReturn:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         Leader(connection).lead()
     except BaseException:
-        _tell(connection, fault=traceback.format_exc())
+        tell(connection, fault=traceback.format_exc())
     finally:
         os._exit(0)
-
-
-def _tell(connection: socket.socket, **message: Any) -> None:
-    with contextlib.suppress(OSError):  # the parent is gone: seen at the next read
-        send_frame(connection, json.dumps(message).encode())
 
 
 class Leader:
@@ -80,14 +74,10 @@ class Leader:
 
     def lead(self) -> None:
         """Receives the world's description, forks the ranks, and serves until the end."""
-        frames: list[tuple[bytes, list[int]]] = []
-        while len(frames) < KINDS:  # the first carries the description, each one kind
-            received = receive_frame(self._connection, max_descriptors=250)
-            if received is None:
-                return
-            frames.append(received)
-        setup: WorldSetup = pickle.loads(frames[0][0])
-        descriptors = [frame[1] for frame in frames]
+        if (received := receive_setup(self._connection)) is None:
+            return
+        setup: WorldSetup = pickle.loads(received[0])
+        descriptors = received[1]
         if setup.before_ranks is not None:
             setup.before_ranks.load()()  # which may give us other directories
         directory = Path(tempfile.mkdtemp(prefix="multirank-world-"))
@@ -128,20 +118,8 @@ class Leader:
                 received = receive_frame(self._connection)
                 if received is None:
                     return
-                self._signal_ranks(received[0])
-
-    def _signal_ranks(self, request: bytes) -> None:
-        number = {
-            b"stacks": signal.SIGUSR1,
-            b"hold": signal.SIGSTOP,
-            b"release": signal.SIGCONT,
-        }[request]
-        for pid in self._pids:
-            os.kill(pid, number)
-        if number == signal.SIGSTOP:  # which takes a moment
-            for pid in self._pids:
-                os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        _tell(self._connection, done=request.decode())
+                signal_ranks(received[0], self._pids)
+                tell(self._connection, done=received[0].decode())
 
     def _reap(self) -> None:
         while True:
@@ -153,7 +131,7 @@ class Leader:
                 return
             if pid in self._pids:
                 rank = self._pids.pop(pid)
-                _tell(self._connection, exit=rank, code=os.waitstatus_to_exitcode(status))
+                tell(self._connection, exit=rank, code=os.waitstatus_to_exitcode(status))
 
     def _end_everything(self) -> None:
         """Kills children until there are none: as a subreaper we inherit every orphan."""
@@ -185,7 +163,9 @@ def _children() -> list[int]:
 
 def _child_signal() -> int:
     """A descriptor that becomes readable when a child ends."""
-    reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    reading, writing = os.pipe()
+    for end in (reading, writing):
+        os.set_blocking(end, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     return reading

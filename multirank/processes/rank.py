@@ -52,15 +52,25 @@ def main(
     descriptors: Sequence[int],
 ) -> NoReturn:
     """Is one rank; never returns. `leaders`: descriptors that are none of its business; its own
-    are of the kinds that `leader.KINDS` lists."""
+    are of the kinds that `leading.KINDS` lists."""
     try:
         for descriptor in (*leaders, signal.set_wakeup_fd(-1)):
             os.close(descriptor)
-        control, *streams, trace, stacks = descriptors
-        connection = socket.socket(fileno=control)
-        _serve(rank, setup, directory, connection, streams, trace, stacks)
+        serve_world(rank, setup, directory, descriptors)
     finally:
         os._exit(0)
+
+
+def serve_world(rank: int, setup: WorldSetup, directory: Path, descriptors: Sequence[int]) -> bool:
+    """Serves the calls of one world; whether that came to a regular end in the rank itself.
+
+    Its descriptors are closed then, but for that of the stacks, which faulthandler has.
+    """
+    control, *streams, trace, stacks = descriptors
+    pid = os.getpid()
+    with socket.socket(fileno=control) as connection:
+        ended = _serve(rank, setup, directory, connection, streams, trace, stacks)
+    return ended and os.getpid() == pid
 
 
 def _serve(
@@ -71,7 +81,7 @@ def _serve(
     streams: Sequence[int],
     trace: int,
     stacks: int,
-) -> None:
+) -> bool:
     pid = os.getpid()
     try:
         _become_a_process_of_its_own(streams, stacks)
@@ -80,6 +90,7 @@ def _serve(
         with contextlib.suppress(OSError):  # it may have been removed
             os.chdir(setup.directory)
         recorder = Recorder(trace)
+        os.close(trace)
         watch.install(recorder, rank, setup.world_size)
         context = _join(rank, setup, directory)
         inside.enter(context, recorder)
@@ -92,13 +103,18 @@ def _serve(
         while (received := receive_frame(connection, max_descriptors=2)) is not None:
             answer = _run(*received)
             if os.getpid() != pid:
-                return  # a child that the function forked; only the rank answers
+                return False  # a child that the function forked; only the rank answers
             if threading.active_count() > 1:
                 recorder.write("unsure")
             recorder.flush()
-            _answer(connection, answer)
+            try:
+                _answer(connection, answer)
+            except ConnectionError:  # nobody waits for it any more
+                return True
+        return True
     except BaseException as error:
         _answer(connection, {"raised": _explain(error)})
+        return False
 
 
 def _become_a_process_of_its_own(streams: Sequence[int], stacks: int) -> None:

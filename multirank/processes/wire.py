@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 # The longest frame that a rank may send. Parsed, hostile JSON takes a hundred times as much.
 ANSWER_BYTES = 1 << 22
 _LENGTH = struct.Struct("!Q")
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # macOS has none
 
 
 class WireError(RuntimeError):
@@ -41,8 +42,10 @@ def receive_frame(
     header = b""
     while len(header) < _LENGTH.size:
         part, received, _, _ = socket.recv_fds(
-            connection, _LENGTH.size - len(header), max_descriptors, socket.MSG_CMSG_CLOEXEC
+            connection, _LENGTH.size - len(header), max_descriptors, _CLOSE_ON_EXEC
         )
+        for descriptor in () if _CLOSE_ON_EXEC else received:
+            os.set_inheritable(descriptor, False)
         descriptors += received
         if not part:
             if header:

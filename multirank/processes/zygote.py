@@ -98,6 +98,13 @@ def _peer_uid(connection: socket.socket) -> int:
 
 def main() -> None:
     """Runs as `python -I -S -c ... DESCRIPTOR`, the listening socket being that descriptor."""
+    preload()
+    gc.freeze()
+    serve(socket.socket(fileno=int(sys.argv[1])))
+
+
+def preload() -> None:
+    """Imports what ranks need."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in PRELOADED:
@@ -106,5 +113,3 @@ def main() -> None:
 
     torch.set_num_threads(1)
     gc.collect()
-    gc.freeze()
-    serve(socket.socket(fileno=int(sys.argv[1])))

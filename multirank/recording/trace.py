@@ -18,6 +18,7 @@ import os
 import struct
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -169,7 +170,7 @@ class Recorder:
         self._room = MOST_RECORDS
         self._ended: deque[tuple[int, int]] = deque()
         self._dropped: deque[tuple[float, int]] = deque()
-        os.register_at_fork(after_in_child=self._stop)
+        os.register_at_fork(after_in_child=functools.partial(_stop, weakref.ref(self)))
 
     def new_id(self) -> int:
         """A number for an operation, unique in this rank."""
@@ -297,10 +298,16 @@ class Recorder:
         self._map[self._position : end] = line
         self._committed[0] = self._position = end
 
-    def _stop(self) -> None:
-        """A child that the program forks shares the file, and is not the rank."""
+    def stop(self) -> None:
+        """Writes no more."""
         self._room = 0
         self._lock = threading.Lock()
+
+
+def _stop(recorder: weakref.ref[Recorder]) -> None:
+    """A child that the program forks shares the file, and is not the rank."""
+    if (alive := recorder()) is not None:
+        alive.stop()
 
 
 def _threads() -> int:

@@ -414,16 +414,23 @@ def _refuse_strided(name: str, tensors: Sequence[torch.Tensor]) -> None:
 
 
 def install(recorder: Recorder, rank: int, world_size: int) -> None:
-    """From now on every group that this process makes is watched."""
-    global _recorder, _we
-    _recorder, _we = recorder, (rank, world_size)
+    """From now on every group that this process makes is watched, and recorded here."""
+    global _recorder, _we, _life
+    _recorder, _we, _life = recorder, (rank, world_size), 0
     torch_names: Any = c10d
+    if torch_names.ProcessGroupGloo is WatchedGloo:
+        return  # a spawned worker's next world
     torch_names.ProcessGroupGloo = WatchedGloo
     if c10d.is_nccl_available():
         torch_names.ProcessGroupNCCL = _watched_nccl(torch_names.ProcessGroupNCCL)
     torch_names.rendezvous = _meeting(torch_names.rendezvous)
     torch_names._new_process_group_helper = _making_group(torch_names._new_process_group_helper)
     torch_names._store_based_barrier = _joining(torch_names._store_based_barrier)
+
+
+def stop() -> None:
+    """From now on nothing is recorded, until the next `install`."""
+    _recorder.stop()
 
 
 def _meeting(rendezvous: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:

@@ -77,12 +77,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if problem := item.get_closest_marker("problem"):
             item.user_properties.append(("problem", problem.args[0]))
+            item.user_properties.append(("share", problem.kwargs["share"]))
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """One line for each problem: how many of its tests pass."""
+    if config.getoption("no_summary"):
+        return
     tallies: dict[str, list[bool]] = {}
     for outcome in ("passed", "failed"):
         for report in terminalreporter.getreports(outcome):

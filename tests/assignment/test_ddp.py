@@ -286,14 +286,14 @@ def test_all_reduce_gradients_flat_makes_the_same(run: Runner) -> None:
     reduce(run, 4, flat=True, spec=MIXED)
 
 
-@pytest.mark.problem("all_reduce_gradients", share=0.2)
+@pytest.mark.problem("all_reduce_gradients", share=0.2 / 2)
 @pytest.mark.parametrize("flat", [False, True])
 def test_all_reduce_gradients_counts_none_as_zero(run: Runner, flat: bool) -> None:
     reduce(run, 3, flat, unused={1: ("bias",), 2: ("bias", "body")})
     reduce(run, 3, flat, unused=dict.fromkeys(range(3), ("gate",)))
 
 
-@pytest.mark.problem("all_reduce_gradients", share=0.1)
+@pytest.mark.problem("all_reduce_gradients", share=0.1 / 2)
 @pytest.mark.parametrize("flat", [False, True])
 def test_all_reduce_gradients_works_in_a_sub_group(run: Runner, flat: bool) -> None:
     reduce(run, 4, flat, group=(0, 2, 3))

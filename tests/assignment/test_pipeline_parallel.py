@@ -422,7 +422,7 @@ def require_outputs(
     return done
 
 
-@pytest.mark.problem("pipeline_forward", share=0.5)
+@pytest.mark.problem("pipeline_forward", share=0.5 / 4)
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
 def test_pipeline_forward_gives_what_one_process_gives(run: Runner, stages: int) -> None:
     require_outputs(run, stages, [2, 2, 2, 2])
@@ -549,7 +549,7 @@ def in_one_process(
     return total.detach(), model
 
 
-@pytest.mark.problem("run_schedule", share=0.2)
+@pytest.mark.problem("run_schedule", share=0.2 / 4)
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
 def test_run_schedule_runs_gpipe(run: Runner, stages: int) -> None:
     require_trained(run, [GPIPE] * stages, [2, 2, 2, 2])

@@ -201,7 +201,7 @@ def test_forward_and_backward(run: Runner, name: str) -> None:
         require_region(run, name, world_size, *pair(name, world_size, 2, 6))
 
 
-@pytest.mark.problem("parallel_regions", share=0.075)
+@pytest.mark.problem("parallel_regions", share=0.1 / 2)
 @pytest.mark.parametrize("backward", ["split", "reduce_scatter"])
 def test_gather_from_tensor_parallel_region(run: Runner, backward: str) -> None:
     for n, dim in ((2, -1), (3, 0)):

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autograder.inputs import (
-    SECRET_NAME,
     Op,
     Secret,
     SecretError,
@@ -26,6 +25,7 @@ from autograder.inputs import (
     integers_by_rank,
     known_secret,
 )
+from autograder.paths import SECRET_NAME
 
 FLOATING = ["bfloat16", "float16", "float32", "float64"]
 INTEGERS = ["uint8", "int8", "int16", "int32", "int64"]

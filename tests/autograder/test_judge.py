@@ -239,7 +239,7 @@ def test_a_forged_answer_is_a_failure_and_no_fault_of_the_graders(
     )
 
 
-EVERY_COMMIT = ("nothing", "tensors everywhere")
+EVERY_COMMIT = ("tensors everywhere",)
 
 
 @pytest.mark.slow

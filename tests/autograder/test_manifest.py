@@ -140,6 +140,13 @@ def test_a_course_weighs_problems_exactly_and_the_denominator_follows(tmp_path: 
     assert manifest.total_points == Fraction(81, 10)
 
 
+def test_a_course_has_rules_of_its_own(tmp_path: Path) -> None:
+    text = "[lateness]\npercent_per_day = 12.5\n[rate_limit]\nsubmissions = 5\n"
+    policy = load(folder(tmp_path, course=COURSE + text)).course.policy
+    assert policy.lateness.percent_per_day == Fraction(25, 2)
+    assert (policy.rate_limit.submissions, policy.rate_limit.hours) == (5, 24)
+
+
 def test_problems_toml_alone_knows_nothing_of_the_course(tmp_path: Path) -> None:
     course = COURSE + '[problems]\noff = ["launch"]\n[weights]\nbroadcast = 5\n'
     manifest = load_problems(folder(tmp_path, course=course))
@@ -280,6 +287,15 @@ BAD_COURSES = {
         '[problems]\noff = ["launch", "broadcast", "buckets", "scatter_gather"]',
         "`problems.off` leaves out every problem.",
     ),
+    "more than all lost": (
+        "[lateness]\npercent_per_day = 101",
+        "`lateness.percent_per_day` must be 0 to 100.",
+    ),
+    "less than no grace": (
+        "[lateness]\ngrace_minutes = -1",
+        "`lateness.grace_minutes` must not be below 0.",
+    ),
+    "within no time": ("[rate_limit]\nhours = 0", "`rate_limit.hours` must be above 0."),
 }
 
 

@@ -205,6 +205,19 @@ def test_an_alternative_earns_what_it_is_promised_and_neither_more_nor_less() ->
         assert complaint.startswith("1 points are right for it: barrier/cost")
 
 
+def test_an_alternative_at_the_edge_of_a_band_earns_what_it_must_at_least() -> None:
+    on_edge = replace(OTHER, but={}, least={"barrier/cost": "3/4"})
+
+    def complaints(part: str) -> tuple[str, ...]:
+        outcome = Outcome.PASSED if part == "1" else Outcome.PARTIAL
+        rows = [row("waits"), row("cost", outcome, part=part)]
+        return judge_alternative(on_edge, rows).complaints
+
+    assert complaints("1") == complaints("3/4") == ()
+    (complaint,) = complaints("1/2")
+    assert complaint.startswith("1.5 to 2 points are right for it: barrier/cost")
+
+
 def test_an_alternative_that_loses_values_is_noticed() -> None:
     rows = [row("waits", Outcome.FAILED), row("cost", Outcome.PARTIAL, part="1/2")]
     (complaint,) = judge_alternative(OTHER, rows).complaints

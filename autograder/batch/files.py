@@ -1,0 +1,45 @@
+"""Files that are whole whenever somebody looks, and names that are fit to be files'."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from pathlib import Path
+
+
+def replace(path: Path, content: str | bytes) -> None:
+    """Puts `content` at `path` at once: a reader finds the old file or the new one.
+
+    Without waiting for the disk, unlike `atomic.replace_file`: for what can be made again.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    draft = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def replace_if_other(path: Path, content: str | bytes) -> None:
+    """As `replace`, unless the file holds that already."""
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        if path.read_bytes() == data:
+            return
+    except OSError:
+        pass
+    replace(path, data)
+
+
+def as_name(text: str) -> str:
+    """`text` as a file's name: itself where it is an ordinary one, else told apart by a hash."""
+    plain = re.sub(r"[^\w.@+=,-]", "_", text, flags=re.ASCII)[:80].lstrip(".-") or "_"
+    if plain == text:
+        return plain
+    return f"{plain}-{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:8]}"

@@ -1,0 +1,140 @@
+"""Whose grade moves between two gradings of the same work, from, to, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+
+from autograder.batch.people import Entry
+from autograder.batch.scoring import Record, Scored, score, standing_grading
+from autograder.batch.store import Place, Status, Store
+from autograder.grade import points_text
+from autograder.manifest import Manifest
+from autograder.report import RECORD
+
+_MOST_CHECKS = 6
+
+
+class NothingToCompare(ValueError):
+    """There are no grades in what was named; the message says where."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """One grade that moves. kept: it would, but the lower one is not taken."""
+
+    name: str
+    before: Fraction
+    after: Fraction
+    why: str
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class Points:
+    """What one grading earned, check by check: outcome and points."""
+
+    digest: str
+    checks: Mapping[str, tuple[str, Fraction]]
+
+    @property
+    def total(self) -> Fraction:
+        return sum((points for _, points in self.checks.values()), Fraction(0))
+
+
+def points_of(scored: Scored) -> Points:
+    """What a submission's grading earns as it counts."""
+    checks = {
+        one.result.id: (one.override.count if one.override else one.result.outcome.value, one.score)
+        for one in scored.checks
+    }
+    return Points(scored.record.submission.digest if scored.record else "", checks)
+
+
+def why(before: Points, after: Points) -> str:
+    """The checks that make the difference, those that weigh most first."""
+    changed = []
+    for id in dict.fromkeys([*before.checks, *after.checks]):
+        was, earned_then = before.checks.get(id, ("not there", Fraction(0)))
+        now, earned_now = after.checks.get(id, ("not there", Fraction(0)))
+        if earned_then != earned_now:
+            sign = "+" if earned_now > earned_then else "-"
+            moved = f"{sign}{points_text(abs(earned_now - earned_then))}"
+            changed.append((abs(earned_now - earned_then), f"{id} {was} -> {now} ({moved})"))
+    changed.sort(key=lambda pair: -pair[0])
+    told = [text for _, text in changed[:_MOST_CHECKS]]
+    if before.digest != after.digest:
+        told.insert(0, "another submission")
+    more = f" and {len(changed) - _MOST_CHECKS} more" if len(changed) > _MOST_CHECKS else ""
+    return ", ".join(told) + more
+
+
+def moves(before: Mapping[str, Points], after: Mapping[str, Points]) -> list[Move]:
+    """The grades that differ, by name."""
+    return [
+        Move(name, before[name].total, now.total, why(before[name], now))
+        for name, now in after.items()
+        if name in before and before[name].total != now.total
+    ]
+
+
+def of_regrade(before: Iterable[Scored], after: Iterable[Scored], manifest: Manifest) -> list[Move]:
+    """What a run of a batch moves, with what it would but for being lower."""
+    old = {one.entry.name: points_of(one) for one in before if one.record}
+    found = []
+    for one in after:
+        if one.entry.name not in old or one.record is None:
+            continue
+        was, now = old[one.entry.name], points_of(one)
+        if one.kept_over:
+            lower = score(one.entry, Place(one.place.path.parent / one.kept_over), manifest)
+            now = points_of(lower)
+            found.append(Move(one.entry.name, was.total, now.total, why(was, now), kept=True))
+        elif was.total != now.total:
+            found.append(Move(one.entry.name, was.total, now.total, why(was, now)))
+    return found
+
+
+# --- autograder diff ------------------------------------------------------------------------------
+
+
+def read(path: Path, manifest: Manifest) -> dict[str, Points]:
+    """The grades in a batch's folder, a grading's, or a grade.json, by name.
+
+    Raises:
+        NothingToCompare: there are none.
+    """
+    if (path / "gradings").is_dir():
+        found = _of_batch(Store(path), manifest)
+    else:
+        file = path / RECORD if path.is_dir() else path
+        found = {"this submission": _of_record(file)}
+    if not found:
+        raise NothingToCompare(f"{path}: nothing has been graded there yet.")
+    return found
+
+
+def _of_record(file: Path) -> Points:
+    try:
+        record = msgspec.json.decode(file.read_bytes(), type=Record)
+    except (OSError, msgspec.DecodeError):
+        raise NothingToCompare(
+            f"{file} is no record of a grading. Name a batch's folder or a grade.json."
+        ) from None
+    checks = {one.id: (one.outcome.value, one.score.fraction) for one in record.checks}
+    return Points(record.submission.digest, checks)
+
+
+def _of_batch(store: Store, manifest: Manifest) -> dict[str, Points]:
+    found = {}
+    for folder in sorted(store.gradings.iterdir()):
+        places = store.of(folder.name)
+        done = [place for place in places if place.state().status is Status.DONE]
+        if done:
+            scored = standing_grading(Entry(folder.name, folder, ()), places, done[-1], manifest)
+            found[folder.name] = points_of(scored)
+    return found

@@ -1,0 +1,140 @@
+"""A grade as it was written down, back from its record: to be scored, merged and told again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from autograder.grade import About, Grade, Outcome, Row
+from autograder.intake import Ignored
+from autograder.manifest import Problem
+from autograder.report.record import SCHEMA
+
+
+class DamagedRecord(ValueError):
+    """What lies there is no record of a grading."""
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A record as JSON holds it.
+
+    Raises:
+        DamagedRecord: it cannot be read as one.
+    """
+    try:
+        record = json.loads(path.read_bytes())
+        Fraction(record["points"]["exact"])
+        if record["schema"] != SCHEMA or not record["checks"]:
+            raise ValueError
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DamagedRecord(f"{path} is no record of a grading") from None
+    return dict(record)
+
+
+def grade_of(
+    record: Mapping[str, Any],
+    timelines: Mapping[str, str] | None = None,
+    change: Callable[[Row], Row | None] = lambda row: row,
+) -> Grade:
+    """The grade that a record was written of.
+
+    change: what becomes of a row; None: it does not count, and is left out. A problem is worth
+        what its rows are.
+    """
+    kept = []
+    for check in record["checks"]:
+        changed = change(_row(check, (timelines or {}).get(check["id"], "")))
+        if changed is not None:
+            kept.append(changed)
+    problems = []
+    for one in record["problems"]:
+        rows = [row for row in kept if row.problem_id == one["id"]]
+        points = sum((row.points for row in rows), Fraction(0))
+        if rows:
+            problems.append(Problem(one["id"], one["number"], "", one["title"], points, "", ()))
+    return of_rows(problems, kept, _about(record))
+
+
+def of_rows(problems: Iterable[Problem], rows: Iterable[Row], about: About) -> Grade:
+    """A grade with rows that have their results."""
+    kept = tuple(rows)
+    planned = [replace(row, outcome=Outcome.NOT_RUN, score=Fraction(0)) for row in kept]
+    grade = Grade(tuple(problems), planned, about)
+    for row in kept:
+        grade.record(
+            row.check_id,
+            row.outcome,
+            score=row.score if row.outcome is Outcome.PARTIAL else None,
+            message=row.message,
+            causes=row.causes,
+            seconds=row.seconds,
+            log=row.log,
+            timeline=row.timeline,
+            staff=row.staff,
+            leaderboard=row.leaderboard,
+        )
+    return grade
+
+
+def merged(base: Grade, new: Grade, ran: Callable[[Row], bool]) -> Grade:
+    """`new`, with the rows of `base` in place of those that were not run this time."""
+    old = {row.check_id: row for row in base.rows}
+    rows = [
+        row if ran(row) or row.check_id not in old else replace(old[row.check_id], **_planned(row))
+        for row in new.rows
+    ]
+    return of_rows(new.problems, rows, new.about)
+
+
+def _planned(row: Row) -> dict[str, Any]:
+    """What is fixed before anything runs, of which the newer grader knows better."""
+    return {"number": row.number, "title": row.title, "kind": row.kind, "rerun": row.rerun}
+
+
+def _row(check: Mapping[str, Any], timeline: str) -> Row:
+    problem_number = check["number"].rpartition(".")[0]
+    return Row(
+        check["id"],
+        check["problem"],
+        problem_number,
+        check["number"],
+        check["title"],
+        check["kind"],
+        Fraction(check["points"]["exact"]),
+        facts=check["facts"],
+        rerun=check["rerun"],
+        outcome=Outcome(check["outcome"]),
+        score=Fraction(check["score"]["exact"]),
+        message=check["message"],
+        causes=tuple(check["causes"]),
+        seconds=check["seconds"],
+        log=check["log"],
+        timeline=timeline,
+        staff=check["staff"],
+        leaderboard=check["leaderboard"],
+    )
+
+
+def _about(record: Mapping[str, Any]) -> About:
+    submission, grading = record["submission"], record["grading"]
+    return About(
+        course=record["course"],
+        source=submission["source"],
+        digest=submission["digest"],
+        ignored=[Ignored(one["name"], one["why"]) for one in submission["ignored"]],
+        notices=list(submission["notices"]),
+        backend=grading["backend"],
+        isolation_mode=grading["isolation_mode"],
+        isolation=list(grading["isolation"]),
+        unofficial=list(record["unofficial_because"]),
+        versions=dict(grading["versions"]),
+        secret_fingerprint=grading["secret_fingerprint"],
+        flags=list(record["flags"]),
+        started=grading["started"],
+        finished=grading["finished"],
+        seconds=grading["seconds"],
+    )

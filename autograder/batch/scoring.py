@@ -1,0 +1,366 @@
+"""From what was graded to what counts: weights, overrides, lateness, which submission, adjustments.
+
+Pure functions of records and of what the course says now. Nothing is run again, and a record stays
+as it was made, so every decision can be taken back.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from fractions import Fraction
+from pathlib import Path
+
+import msgspec
+
+from autograder import policy
+from autograder.batch.adjustments import Adjustment
+from autograder.batch.people import Entry, Student
+from autograder.batch.store import Place, State, Status
+from autograder.grade import Outcome
+from autograder.manifest import Manifest, Override
+from autograder.policy import Decision, HandedIn
+
+NOT_JUDGED = (Outcome.GRADER_FAULT, Outcome.TOO_NOISY)
+
+
+class Standing(StrEnum):
+    """What is known of a submission's grade."""
+
+    FINAL = "graded"
+    UNUSABLE = "unusable"
+    """Nothing in it could be graded, for a reason that the student was told: no points."""
+    OPEN = "not all judged"
+    """Some checks could not be judged; what it earned is a lower bound."""
+    FAULT = "grader fault"
+    WAITING = "not graded yet"
+    REFUSED = "over the rate limit"
+
+
+# --- What is read of a record ---------------------------------------------------------------------
+
+
+class _Points(msgspec.Struct, frozen=True):
+    exact: str
+
+    @property
+    def fraction(self) -> Fraction:
+        return Fraction(self.exact)
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    """A row of a record, as far as scoring and statistics need it."""
+
+    id: str
+    problem: str
+    number: str
+    title: str
+    kind: str
+    score: _Points
+    points: _Points
+    outcome: Outcome
+    message: str
+    causes: tuple[str, ...]
+    seconds: float | None
+
+
+class _ProblemResult(msgspec.Struct, frozen=True):
+    id: str
+    number: str
+    title: str
+    points: _Points
+
+
+class _How(msgspec.Struct, frozen=True):
+    versions: dict[str, str]
+    seconds: float
+    finished: str
+    secret_fingerprint: str
+
+
+class _What(msgspec.Struct, frozen=True):
+    digest: str
+    source: str
+    notices: tuple[str, ...]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A grading's record, but for what only its own pages show."""
+
+    checks: tuple[CheckResult, ...]
+    problems: tuple[_ProblemResult, ...]
+    grading: _How
+    submission: _What
+    flags: tuple[str, ...]
+    official: bool
+
+
+def read(place: Place) -> Record | None:
+    """The record of a grading; None where there is none that can be read."""
+    try:
+        status = place.record.stat()
+        return _read(place.record, status.st_mtime_ns, status.st_ino)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+@functools.lru_cache(4096)
+def _read(path: Path, changed: int, inode: int) -> Record:
+    return msgspec.json.decode(path.read_bytes(), type=Record)
+
+
+# --- One submission -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One check as it counts. override: the one that changed it."""
+
+    result: CheckResult
+    points: Fraction
+    score: Fraction
+    override: Override | None = None
+
+    @property
+    def judged(self) -> bool:
+        return self.override is not None or self.result.outcome not in NOT_JUDGED
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What one submission's grading is worth.
+
+    raw: what it earned as it was graded. points: what it earns, with overrides. out_of: of how
+    many. open: those of checks that could not be judged.
+    """
+
+    entry: Entry
+    place: Place
+    state: State
+    record: Record | None = None
+    checks: tuple[Counted, ...] = ()
+    raw: Fraction = Fraction(0)
+    points: Fraction = Fraction(0)
+    out_of: Fraction = Fraction(0)
+    open: Fraction = Fraction(0)
+    unusable: bool = False
+    kept_over: str = ""
+    """The key of a newer grading that would have lowered it, and was not taken."""
+
+    @property
+    def standing(self) -> Standing:
+        if self.record is None:
+            faulty = self.state.given_up
+            return Standing.FAULT if faulty else Standing.WAITING
+        if any(not one.judged and one.points for one in self.checks):
+            return Standing.OPEN
+        return Standing.UNUSABLE if self.unusable else Standing.FINAL
+
+    def by_problem(self) -> dict[str, tuple[Fraction, Fraction]]:
+        """What each problem earned, and of how many points."""
+        totals: dict[str, tuple[Fraction, Fraction]] = {}
+        for one in self.checks:
+            earned, of = totals.get(one.result.problem, (Fraction(0), Fraction(0)))
+            totals[one.result.problem] = earned + one.score, of + one.points
+        return totals
+
+
+def score(entry: Entry, place: Place, manifest: Manifest) -> Scored:
+    """What a grading is worth under the course as it is now."""
+    state, task = place.state(), place.task()
+    record = read(place) if state.status is Status.DONE else None
+    scored = Scored(entry, place, state, unusable=bool(task and task.unusable))
+    if record is None:
+        return scored
+    weighed = _weighed(record, manifest)
+    checks = tuple(_overridden(weighed, manifest, usable=not scored.unusable))
+    return replace(
+        scored,
+        record=record,
+        checks=checks,
+        raw=sum((one.score for one in weighed), Fraction(0)),
+        points=sum((one.score for one in checks), Fraction(0)),
+        out_of=sum((one.points for one in checks), Fraction(0)),
+        open=sum((one.points for one in checks if not one.judged), Fraction(0)),
+    )
+
+
+def _weighed(record: Record, manifest: Manifest) -> list[Counted]:
+    """The checks of problems that the course has on, as it weighs those now."""
+    now = {problem.id: problem.points for problem in manifest.problems}
+    graded = {problem.id: problem.points.fraction for problem in record.problems}
+    factors = {
+        id: now[id] / points if points else Fraction(1)
+        for id, points in graded.items()
+        if id in now
+    }
+    return [
+        Counted(
+            result,
+            _times(result.points.exact, factors[result.problem]),
+            _times(result.score.exact, factors[result.problem]),
+        )
+        for result in record.checks
+        if result.problem in factors
+    ]
+
+
+@functools.lru_cache(4096)
+def _times(exact: str, factor: Fraction) -> Fraction:
+    return Fraction(exact) * factor
+
+
+def _overridden(
+    checks: Iterable[Counted], manifest: Manifest, *, usable: bool
+) -> Iterator[Counted]:
+    """The checks as they count; those that were dropped count for nothing and of nothing.
+
+    usable: whether there was anything to grade; if not, no check counts in full all the same.
+    """
+    overrides = {one.check: one for one in manifest.course.overrides}
+    for one in checks:
+        override = overrides.get(one.result.id)
+        if override is not None and override.count == "drop":
+            yield replace(one, points=Fraction(0), score=Fraction(0), override=override)
+        elif override is not None and usable:
+            yield replace(one, score=one.points, override=override)
+        else:
+            yield one
+
+
+def standing_grading(
+    entry: Entry, places: Sequence[Place], planned: Place, manifest: Manifest
+) -> Scored:
+    """The grading of a submission that counts: the newest, unless it would lower the grade.
+
+    places: all gradings of the entry, the oldest first. planned: the one that this run is about,
+        which may not be done yet.
+    """
+    task = planned.task()
+    digest = task.digest if task else ""
+    current: Scored | None = None
+    for place in places:
+        other = place.task()
+        if other is None or other.digest != digest or place.state().status is not Status.DONE:
+            continue
+        newer = score(entry, place, manifest)
+        if newer.record is None:
+            continue
+        if current is None or newer.state.may_lower or newer.points >= current.points:
+            current = newer
+        else:
+            current = replace(current, kept_over=place.key)
+    return current or score(entry, planned, manifest)
+
+
+# --- One student ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One submission of one student, with what the course's rules make of it. final: or unknown."""
+
+    scored: Scored
+    decision: Decision
+    final: Fraction | None
+
+
+@dataclass(frozen=True)
+class Final:
+    """A student's grade.
+
+    attempts: all submissions, in the order they came in. chosen: the one that counts.
+    added: points of adjustments. final: None while it is not known.
+    """
+
+    student: Student
+    attempts: tuple[Attempt, ...]
+    chosen: Attempt
+    adjustments: tuple[Adjustment, ...] = ()
+    added: Fraction = Fraction(0)
+    final: Fraction | None = None
+
+    @property
+    def standing(self) -> Standing:
+        refused = self.chosen.decision.refused
+        return Standing.REFUSED if refused else self.chosen.scored.standing
+
+
+@dataclass(frozen=True)
+class ClassGrades:
+    """The grades of a class, and what of the course's decisions met nothing.
+
+    strangers: adjustments of students who handed in nothing. pointless: overrides of checks that
+    no record has.
+    """
+
+    finals: tuple[Final, ...]
+    scored: tuple[Scored, ...]
+    strangers: tuple[Adjustment, ...] = ()
+    pointless: tuple[Override, ...] = field(default=())
+
+
+def grades(
+    scored: Sequence[Scored], manifest: Manifest, adjustments: Sequence[Adjustment]
+) -> ClassGrades:
+    """Everybody's grade. A submission of a group counts for each of its students."""
+    by_student: dict[str, list[Scored]] = {}
+    students: dict[str, Student] = {}
+    for one in scored:
+        for student in one.entry.students:
+            by_student.setdefault(student.id, []).append(one)
+            students.setdefault(student.id, student)
+    known = {result.id for one in scored if one.record for result in one.record.checks}
+    return ClassGrades(
+        tuple(
+            _final(students[id], ours, manifest, [a for a in adjustments if a.student == id])
+            for id, ours in sorted(by_student.items())
+        ),
+        tuple(scored),
+        tuple(one for one in adjustments if one.student not in by_student),
+        tuple(one for one in manifest.course.overrides if known and one.check not in known),
+    )
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _final(
+    student: Student,
+    scored: Sequence[Scored],
+    manifest: Manifest,
+    adjustments: Sequence[Adjustment],
+) -> Final:
+    extension = sum((one.extension for one in adjustments), timedelta())
+    attempts: list[Attempt] = []
+    earlier: list[datetime] = []
+    for one in sorted(scored, key=lambda one: (one.entry.submitted_at or _EPOCH, one.entry.name)):
+        decision = _decided(one, manifest, extension, earlier)
+        if one.entry.submitted_at and not decision.refused and one.standing is not Standing.FAULT:
+            earlier.append(one.entry.submitted_at)
+        known = one.standing in (Standing.FINAL, Standing.UNUSABLE)
+        attempts.append(Attempt(one, decision, decision.final(one.points) if known else None))
+    may_count = [one for one in attempts if not one.decision.refused] or attempts
+    finals = [one.final for one in may_count]
+    chosen = may_count[policy.which_counts(manifest.course.policy.counts, finals)]
+    added = sum((one.points for one in adjustments), Fraction(0))
+    final = None if chosen.final is None else max(chosen.final + added, Fraction(0))
+    return Final(student, tuple(attempts), chosen, tuple(adjustments), added, final)
+
+
+def _decided(
+    scored: Scored, manifest: Manifest, extension: timedelta, earlier: Sequence[datetime]
+) -> Decision:
+    course, when = manifest.course, scored.entry.submitted_at
+    if when is None:
+        return Decision()
+    due = course.due + extension if course.due else None
+    return policy.apply(course.policy, HandedIn(when, due, tuple(earlier)))
+
+
+def overridden(scored: Scored) -> Mapping[str, Counted]:
+    """The checks that an override changed, by id."""
+    return {one.result.id: one for one in scored.checks if one.override is not None}

@@ -1,0 +1,255 @@
+"""Where a class's submissions come from: a folder, Gradescope's export, git checkouts.
+
+A folder holds one submission each: a folder or an archive, named after the student. Who handed it
+in, and when, may stand in a submissions.csv beside them; of a git checkout the last commit says
+when; of Gradescope's export its metadata says both.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+
+from autograder.batch import checkout, gradescope_export
+from autograder.batch.files import as_name
+from autograder.batch.people import Entry, Student
+from autograder.text import safe_line
+
+ROSTER = "submissions.csv"
+_COLUMNS = ("submission", "student", "name", "email", "submitted_at")
+_ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar", ".gz", ".rar", ".7z", ".bz2", ".xz")
+_MOST_BYTES = 64 << 20  # of one submission within an export
+
+
+class NoSubmissions(ValueError):
+    """There is nothing to grade, or who handed it in cannot be told; the message says where."""
+
+
+@dataclass(frozen=True)
+class Class:
+    """What was found: the entries, and what lies there and is none."""
+
+    entries: tuple[Entry, ...]
+    left_out: tuple[str, ...] = ()
+    kind: str = "folder"
+
+
+def find(path: Path, unpacked: Path) -> Class:
+    """The submissions in a folder, or in a zip of Gradescope's.
+
+    unpacked: a folder of ours, where what comes out of the zip is put.
+
+    Raises:
+        NoSubmissions: there are none, or what describes them cannot be read.
+    """
+    if path.is_file() and zipfile.is_zipfile(path):
+        return _of_export_zip(path, unpacked)
+    if not path.is_dir():
+        raise NoSubmissions(
+            f"{safe_line(str(path))} is neither a folder of submissions nor the zip that "
+            "Gradescope's “export submissions” makes."
+        )
+    top = _single_folder_with(path, gradescope_export.NAME)
+    if top is not None:
+        metadata = _metadata((top / gradescope_export.NAME).read_bytes())
+        found = {one.name: one for one in sorted(top.iterdir())}
+        return _matched(metadata, found)
+    return _of_folder(path)
+
+
+def _of_folder(path: Path) -> Class:
+    found, left_out = [], []
+    for one in sorted(path.iterdir()):
+        if one.name.startswith((".", "__MACOSX")) or one.name == ROSTER:
+            continue
+        if one.is_dir() or one.name.lower().endswith(_ARCHIVES):
+            found.append(one)
+        else:
+            left_out.append(one.name)
+    if not found:
+        raise NoSubmissions(
+            f"There are no submissions in {safe_line(str(path))}: no folders and no archives."
+        )
+    stems = Counter(_stem(one) for one in found)
+    named = [one.name if stems[_stem(one)] > 1 else _stem(one) for one in found]
+    entries = [
+        Entry(as_name(name), one, (Student(name),), checkout.committed_at(one))
+        for name, one in zip(named, found, strict=True)
+    ]
+    roster = path / ROSTER
+    if roster.exists():
+        entries = _as_the_roster_says(roster, entries)
+    git = all((entry.path / ".git").exists() for entry in entries)
+    return Class(tuple(entries), tuple(left_out), "git checkouts" if git else "folder")
+
+
+def _stem(path: Path) -> str:
+    """The name without what says that it is an archive."""
+    if not path.is_dir():
+        for suffix in _ARCHIVES:
+            if path.name.lower().endswith(suffix):
+                return path.name[: -len(suffix)] or path.name
+    return path.name
+
+
+# --- submissions.csv ------------------------------------------------------------------------------
+
+
+def _as_the_roster_says(path: Path, entries: list[Entry]) -> list[Entry]:
+    """Who and when, by submission; a submission of several students has several lines.
+
+    Raises:
+        NoSubmissions: a line cannot be understood, or names a submission that is not there.
+    """
+    by_file = {entry.path.name: entry for entry in entries}
+    by_name = {entry.name: entry for entry in entries}
+    students: dict[str, list[Student]] = {}
+    times: dict[str, datetime] = {}
+    reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")))
+    columns = reader.fieldnames or []
+    if not {"submission", "student"} <= set(columns) or not set(columns) <= set(_COLUMNS):
+        raise NoSubmissions(
+            f"{ROSTER} needs the columns submission and student, and may have "
+            f"{', '.join(_COLUMNS[2:])}; it has {', '.join(columns) or 'none'}."
+        )
+    for number, row in enumerate(reader, 2):
+        named, who = (row["submission"] or "").strip(), (row["student"] or "").strip()
+        entry = by_file.get(named) or by_name.get(named)
+        if entry is None or not who:
+            why = "names no student" if entry else f"there is no submission {safe_line(named)!r}"
+            raise NoSubmissions(f"{ROSTER}, line {number}: {why}.")
+        student = Student(who, (row.get("name") or "").strip(), (row.get("email") or "").strip())
+        students.setdefault(entry.name, []).append(student)
+        if given := (row.get("submitted_at") or "").strip():
+            times[entry.name] = _time(given, f"{ROSTER}, line {number}")
+    return [
+        replace(
+            entry,
+            students=tuple(students.get(entry.name, entry.students)),
+            submitted_at=times.get(entry.name, entry.submitted_at),
+        )
+        for entry in entries
+    ]
+
+
+def _time(given: str, where: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(given)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise NoSubmissions(
+            f"{where}: {safe_line(given)!r} is not a time with its zone, such as "
+            "2026-03-01T23:00:00-07:00."
+        )
+    return time
+
+
+# --- Gradescope -----------------------------------------------------------------------------------
+
+
+def _metadata(content: bytes) -> dict[str, gradescope_export.Submitted]:
+    try:
+        return gradescope_export.read(content)
+    except ValueError as error:
+        raise NoSubmissions(f"{gradescope_export.NAME}: {error}.") from None
+
+
+def _single_folder_with(path: Path, name: str) -> Path | None:
+    """The folder itself or the single one in it, if it holds a file of that name."""
+    inner = [one for one in path.iterdir() if one.is_dir() and not one.name.startswith((".", "__"))]
+    for folder in (path, *(inner if len(inner) == 1 else [])):
+        if (folder / name).is_file():
+            return folder
+    return None
+
+
+def _of_export_zip(path: Path, unpacked: Path) -> Class:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            metadata, found = _unpack(archive, unpacked)
+    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
+        raise NoSubmissions(f"{safe_line(str(path))} cannot be read: {error}.") from None
+    return _matched(metadata, found)
+
+
+def _unpack(
+    archive: zipfile.ZipFile, unpacked: Path
+) -> tuple[dict[str, gradescope_export.Submitted], dict[str, Path]]:
+    """The export's metadata, and its submissions, each in a fresh folder of its own."""
+    described = [
+        name
+        for name in archive.namelist()
+        if PurePosixPath(name).name == gradescope_export.NAME and "__MACOSX" not in name
+    ]
+    if not described:
+        raise NoSubmissions(
+            f"There is no {gradescope_export.NAME} in the zip, so it is not what Gradescope's "
+            "“export submissions” makes. Unpack other archives into a folder, one submission each."
+        )
+    top = min(map(PurePosixPath, described), key=lambda name: len(name.parts)).parent
+    metadata = _metadata(archive.read(str(top / gradescope_export.NAME)))
+    shutil.rmtree(unpacked, ignore_errors=True)
+    found = {}
+    for folder, members in _by_folder(archive, top).items():
+        target = unpacked / as_name(folder)
+        target.mkdir(parents=True)
+        found[folder] = target
+        if sum(member.file_size for _, member in members) > _MOST_BYTES:
+            (target / "too-large-to-be-unpacked").touch()
+            continue
+        for inside, member in members:
+            _write(archive, member, target, inside)
+    return metadata, found
+
+
+def _by_folder(
+    archive: zipfile.ZipFile, top: PurePosixPath
+) -> dict[str, list[tuple[PurePosixPath, zipfile.ZipInfo]]]:
+    """The members of each submission, with their paths in it."""
+    folders: dict[str, list[tuple[PurePosixPath, zipfile.ZipInfo]]] = {}
+    for member in archive.infolist():
+        path = PurePosixPath(member.filename)
+        if path.is_relative_to(top):
+            folder, *inside = path.relative_to(top).parts or ("",)
+            if inside and not member.is_dir() and ".." not in inside:
+                folders.setdefault(folder, []).append((PurePosixPath(*inside), member))
+    return folders
+
+
+def _write(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, inside: PurePosixPath
+) -> None:
+    """What cannot be written under its own name is no module either."""
+    try:
+        path = target / inside
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(member) as packed, path.open("xb") as file:
+            shutil.copyfileobj(packed, file)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return
+
+
+def _matched(metadata: dict[str, gradescope_export.Submitted], found: dict[str, Path]) -> Class:
+    """Metadata and folders, together; a student whose folder is empty has handed in nothing."""
+    entries = [
+        Entry(as_name(name), found[name], one.students, one.submitted_at)
+        for name, one in metadata.items()
+        if name in found
+    ]
+    if not entries:
+        raise NoSubmissions(f"None of the submissions in {gradescope_export.NAME} is there.")
+    left_out = [f"{name} (not in the metadata)" for name in _folders(found) if name not in metadata]
+    left_out += [f"{name} (has no files)" for name in metadata if name not in found]
+    return Class(tuple(entries), tuple(left_out), "Gradescope's export")
+
+
+def _folders(found: dict[str, Path]) -> Iterator[str]:
+    return (name for name, path in found.items() if path.is_dir() and not name.startswith("."))

@@ -1,0 +1,152 @@
+"""Gradescope's side of a grading: who handed in when, and what it is told where there is no grade.
+
+The formats: gradescope-autograders.readthedocs.io, submission_metadata and specs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from autograder.policy import HandedIn
+
+MINUTES = 10  # after which Gradescope ends a grading, unless the assignment's settings say more
+NOT_YOUR_FAULT = (
+    "The grader itself failed before it was done. That is not your fault and does not count; the "
+    "staff will grade your work again."
+)
+STARTED = (
+    "Your work is being graded. If this is all that you see, the grader was ended before it was "
+    "done: that is not your fault and does not count, and the staff will grade your work again."
+)
+MOST_COUNTED = 200  # times that are handed on
+
+
+class UnknownMetadata(ValueError):
+    """The metadata is not what Gradescope documents."""
+
+
+class _Assignment(msgspec.Struct):
+    due_date: datetime | None = None
+
+
+class _Previous(msgspec.Struct):
+    submission_time: datetime
+    score: float | str | None = None
+    autograder_error: bool = False
+    results: dict[str, Any] | None = None
+
+
+class _Metadata(msgspec.Struct):
+    created_at: datetime
+    assignment: _Assignment = msgspec.field(default_factory=_Assignment)
+    previous_submissions: tuple[_Previous, ...] = ()
+
+
+def read(path: Path) -> tuple[HandedIn, dict[str, Any]]:
+    """When a submission came in, and the results of the one before it ({} where there are none).
+
+    Raises:
+        UnknownMetadata: it cannot be read.
+    """
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_Metadata)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UnknownMetadata(f"{path.name} cannot be read: {error}") from None
+    when, due = _aware(found.created_at), found.assignment.due_date
+    before = [one for one in found.previous_submissions if _aware(one.submission_time) < when]
+    handed_in = HandedIn(when, _aware(due) if due else None, _counted(before))
+    return handed_in, _last_results(before)
+
+
+def _aware(time: datetime) -> datetime:
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _counted(before: list[_Previous]) -> tuple[datetime, ...]:
+    """When those came in that a rate limit counts.
+
+    Not those that the grader failed on, nor those that were refused: Gradescope hands over the
+    results of the last one only, in which we noted which were counted until then.
+    """
+    if not before:
+        return ()
+    last = max(before, key=lambda one: _aware(one.submission_time))
+    noted = _extra(last).get("counted")
+    if isinstance(noted, list):
+        try:
+            return tuple(_aware(datetime.fromisoformat(time)) for time in noted)
+        except (TypeError, ValueError):
+            pass
+    return tuple(
+        _aware(one.submission_time)
+        for one in before
+        if not one.autograder_error and not _extra(one).get("grader_fault")
+    )
+
+
+def _last_results(before: list[_Previous]) -> dict[str, Any]:
+    with_results = [one for one in before if one.results]
+    if not with_results:
+        return {}
+    return max(with_results, key=lambda one: _aware(one.submission_time)).results or {}
+
+
+def _extra(one: _Previous) -> Mapping[str, Any]:
+    extra = (one.results or {}).get("extra_data")
+    return extra if isinstance(extra, dict) else {}
+
+
+def in_words(times: Iterable[datetime]) -> list[str]:
+    """The last of them, in order, as ISO 8601."""
+    return [time.isoformat() for time in sorted(times)[-MOST_COUNTED:]]
+
+
+# --- Results without a grade ----------------------------------------------------------------------
+
+
+def started() -> dict[str, Any]:
+    """Before anything is known."""
+    return _message(STARTED) | {"extra_data": {"grader_fault": True}}
+
+
+def refused(reason: str, last: Mapping[str, Any]) -> dict[str, Any]:
+    """Over the rate limit: the last results stand, with the reason above them."""
+    if not last:
+        return _message(reason)
+    before = last.get("output")
+    return {
+        **last,
+        "output": f"{reason}\n\n{before}" if before else reason,
+        "output_format": "text",
+    }
+
+
+def failed(so_far: Mapping[str, Any], handed_in: HandedIn | None) -> dict[str, Any]:
+    """The grader broke down: what it had found until then stands, and nothing counts as final."""
+    before = so_far.get("output") if so_far.get("tests") else None
+    output = f"{NOT_YOUR_FAULT}\n\nUntil then: {before}" if before else NOT_YOUR_FAULT
+    extra = so_far.get("extra_data")
+    noted: dict[str, Any] = {"grader_fault": True}
+    if handed_in is not None:
+        noted["counted"] = in_words(handed_in.earlier)
+    return {
+        **_message(output),
+        **{key: value for key, value in so_far.items() if key not in ("output", "extra_data")},
+        "extra_data": {**(extra if isinstance(extra, dict) else {}), **noted},
+    }
+
+
+def _message(text: str) -> dict[str, Any]:
+    return {
+        "score": 0.0,
+        "output": text,
+        "output_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": [],
+    }

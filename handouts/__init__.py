@@ -1,0 +1,1 @@
+"""The handout and the staff guide, their figures and their numbers."""

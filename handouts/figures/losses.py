@@ -1,0 +1,48 @@
+"""The losses of one MLP, trained in four ways with the reference: they must be the same."""
+
+from __future__ import annotations
+
+from handouts.drawing import RULE, Canvas
+from reference.examples.mlp_modes import MODES, Settings
+from reference.examples.train_mlp import train
+
+STEPS = 10
+_SETTINGS = Settings(ranks=4, batch=64, width=128, layers=4)
+_SHOWN = {
+    "one process": ("none", "one process", "."),
+    "data parallel, overlapped": ("ddp", "ddp, overlapped", "o"),
+    "tensor parallel, columns and rows": ("tensor", "tensor, columns and rows", "s"),
+    "pipeline parallel, 1F1B": ("pipeline", "pipeline, 1F1B", "d"),
+}
+
+
+def draw() -> dict[str, str]:
+    """One line, and a sign for each way: larger and larger, so that they surround one another."""
+    curves = {}
+    for name, (kind, variant, _) in _SHOWN.items():
+        assert variant in MODES[kind]
+        curves[name], _ = train(kind, variant, _SETTINGS, STEPS)
+    left, top, w, h = 50.0, 10.0, 330.0, 190.0
+    canvas = Canvas(top + h + 46)
+    highest = 1.1 * max(max(losses) for losses in curves.values())
+
+    def point(step: int, loss: float) -> tuple[float, float]:
+        return left + w * step / (STEPS - 1), top + h * (1 - loss / highest)
+
+    for part in range(5):
+        loss = highest * part / 4
+        _, y = point(0, loss)
+        canvas.line(left, y, left + w, y, color=RULE, width=0.4)
+        canvas.text(left - 6, y + 4, f"{loss:.2f}", at="end", size=11)
+    for step in range(STEPS):
+        canvas.text(point(step, 0)[0], top + h + 18, str(step + 1), at="middle", size=11)
+    canvas.text(left + w / 2, top + h + 38, "step (up: loss of the whole batch)", at="middle")
+    for place, (name, (_, _, sign)) in reversed(list(enumerate(_SHOWN.items()))):
+        size = 2.2 + 2.2 * place
+        for step, loss in enumerate(curves[name]):
+            canvas.mark(*point(step, loss), sign, size)
+        y = top + 30 + 24 * place
+        canvas.mark(left + w + 30, y, sign, size)
+        canvas.text(left + w + 46, y + 4, name, size=11.5)
+    canvas.path([point(step, loss) for step, loss in enumerate(curves["one process"])], width=0.9)
+    return {"losses": canvas.svg()}
