@@ -7,6 +7,7 @@ import json
 import stat
 import tarfile
 import zipfile
+from fractions import Fraction
 from pathlib import Path
 
 import jsonschema
@@ -14,11 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from autograder import report
+from autograder import policy, report
 from autograder.flags import suspicions
 from autograder.grade import Grade, Outcome
 from autograder.intake import UnusableSubmission, take
 from autograder.paths import ROOT
+from autograder.platforms import gradescope
 from tests.autograder.fuzzed import Recorded
 
 from .submissions import MANIFEST, SMALL
@@ -162,3 +164,115 @@ def test_a_folder_of_any_names_is_read_or_refused(
                 file.write(content)
     taken(folder)
     assert stat.S_ISDIR(folder.stat().st_mode)
+
+
+# --- When it was handed in ----------------------------------------------------------------------
+
+moments = st.one_of(
+    st.datetimes().map(lambda when: when.isoformat()),
+    st.datetimes(timezones=st.timezones()).map(lambda when: when.isoformat()),
+    st.sampled_from(
+        [
+            *("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", "2026-02-30T00:00:00Z"),
+            *("0001-01-01T00:00:00", "9999-12-31T23:59:59.999999", "now", "", None, 0, 1e308),
+        ]
+    ),
+)
+junk = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=9), moments),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+results = st.one_of(
+    junk,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "score": junk,
+            "output": junk,
+            "tests": junk,
+            "extra_data": st.one_of(
+                junk,
+                st.fixed_dictionaries(
+                    {}, optional={"counted": st.lists(moments), "grader_fault": junk}
+                ),
+            ),
+        },
+    ),
+)
+previous = st.one_of(
+    junk,
+    st.fixed_dictionaries(
+        {"submission_time": moments},
+        optional={"score": junk, "autograder_error": junk, "results": results},
+    ),
+)
+metadata = st.one_of(
+    junk,
+    st.fixed_dictionaries(
+        {"created_at": moments},
+        optional={
+            "assignment": st.one_of(junk, st.fixed_dictionaries({"due_date": moments})),
+            "previous_submissions": st.one_of(junk, st.lists(previous, max_size=4)),
+            "users": junk,
+        },
+    ),
+)
+STRICT = policy.Policy(
+    policy.Lateness(percent_per_day=Fraction(10), grace_minutes=5, most_days=3),
+    policy.RateLimit(submissions=1, hours=24),
+)
+
+
+def require_a_decision(path: Path) -> None:
+    """Whatever the metadata says, the rules decide, or it is said that it cannot be read."""
+    try:
+        handed_in, last = gradescope.read(path)
+    except gradescope.UnknownMetadata as error:
+        assert path.name in str(error)  # noqa: PT017
+        return
+    decision = policy.apply(STRICT, handed_in)
+    assert 0 <= decision.factor <= 1
+    for told in (gradescope.refused("why", last), gradescope.failed(last, handed_in)):
+        json.dumps(told)
+
+
+@lenient
+@given(metadata)
+def test_any_metadata_is_read_or_refused(tmp_path: Path, told: object) -> None:
+    path = tmp_path / "submission_metadata.json"
+    path.write_text(json.dumps(told))
+    require_a_decision(path)
+
+
+@lenient
+@given(st.binary(max_size=400))
+def test_any_bytes_of_metadata_are_read_or_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "submission_metadata.json"
+    path.write_bytes(content)
+    require_a_decision(path)
+
+
+@pytest.mark.parametrize("year", ["0001-01-01", "9999-12-31"])
+def test_times_at_the_ends_of_the_calendar_are_refused(tmp_path: Path, year: str) -> None:
+    path = tmp_path / "submission_metadata.json"
+    times = [f"{year}T{hour}:00:00+00:00" for hour in ("01", "02")]
+    told = {"created_at": times[1], "previous_submissions": [{"submission_time": times[0]}]}
+    path.write_text(json.dumps(told))
+    with pytest.raises(gradescope.UnknownMetadata, match="no time at which anybody"):
+        gradescope.read(path)
+
+
+def test_metadata_that_is_nested_very_deeply_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "submission_metadata.json"
+    deep = "[" * 100_000 + "]" * 100_000
+    for text in (deep, f'{{"created_at": "2026-01-01T00:00:00Z", "users": {deep}}}'):
+        path.write_text(text)
+        require_a_decision(path)
+    path.write_text(
+        '{"created_at": "2026-01-01T00:00:00Z", "previous_submissions": '
+        f'[{{"submission_time": "2025-01-01T00:00:00Z", "results": {{"x": {deep}}}}}]}}'
+    )
+    require_a_decision(path)
