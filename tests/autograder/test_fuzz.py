@@ -27,7 +27,7 @@ from .submissions import MANIFEST, SMALL
 
 SCHEMA = json.loads((ROOT / "tests" / "autograder" / "gradescope_schema.json").read_text())
 KNOWN = ["launch", "collectives"]
-FEW, MANY = 30, 400
+FEW, MANY = 10, 150
 
 # --- Answers ------------------------------------------------------------------------------------
 

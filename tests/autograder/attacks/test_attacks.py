@@ -27,7 +27,7 @@ import pytest
 from autograder import uids
 from autograder.confine import namespaces
 from autograder.paths import REFERENCE, ROOT
-from tests.autograder.attacks.corpus import Sample, load
+from tests.autograder.attacks.corpus import Sample, load, table
 from tests.autograder.submissions import SMALL
 
 SCHEMA = json.loads((ROOT / "tests" / "autograder" / "gradescope_schema.json").read_text())
@@ -321,3 +321,8 @@ def test_the_corpus_is_large_enough() -> None:
     assert len(HONEST) >= 12
     assert len([one for one in SAMPLES if one.in_ci]) >= 30
     assert not [one.name for one in SAMPLES if any(mode in one.name for mode in MODES)]  # for -k
+
+
+def test_the_table_of_what_is_not_stopped_is_up_to_date() -> None:
+    """`python -m tests.autograder.attacks.corpus` prints it."""
+    assert table() in (Path(__file__).parent / "README.md").read_text()
