@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from autograder import uids
+from autograder.confine.counters import NAME as COUNTERS
 from autograder.confine.counters import Count, Counters
 from autograder.confine.hooks import Plan
 from autograder.confine.modes import Confinement, Isolation
@@ -96,7 +97,7 @@ def boundary(
             _hook("leader", {"files": _files(), "plan": plan}),
             _hook("rank", {"plan": plan}),
             watchdog,
-            None if gpus else counters,
+            None if gpus or COUNTERS not in confinement.layers else counters,
         )
         with contextlib.closing(around):
             yield around

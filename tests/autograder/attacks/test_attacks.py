@@ -26,6 +26,7 @@ import pytest
 
 from autograder import uids
 from autograder.confine import namespaces
+from autograder.inputs import SECRET_NAME
 from autograder.paths import REFERENCE, ROOT
 from tests.autograder.attacks.corpus import Sample, load, table
 from tests.autograder.submissions import SMALL
@@ -77,6 +78,11 @@ class Grader:
                 os.chown(path, PLAIN_USER, PLAIN_USER)
             return [*NEW_NAMESPACES, sys.executable, "-m", "tests.autograder.attacks.plain"]
         return []
+
+    @property
+    def secret(self) -> str:
+        """Of the course, from which all inputs come."""
+        return (self.private / SECRET_NAME).read_bytes().hex()
 
     def grade(self, path: Path, out: Path, checks: list[str]) -> Graded:
         assert self._process.stdin is not None
@@ -211,6 +217,7 @@ def graded(grader: Grader, sample: Sample, at: Path) -> Graded:
     for text in (result.for_students, result.for_staff):
         assert "BREACH" not in text, result
         assert CANARY not in text
+        assert grader.secret not in text
         assert "\x1b" not in text
     assert "<script>alert" not in (at / "out" / "report.html").read_text()
     assert_nothing_is_left()

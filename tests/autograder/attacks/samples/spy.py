@@ -16,7 +16,8 @@ def _grep(where, content, most=2):
         if place >= 0:
             _show((where, content[place : place + 80]))
 
-_CANARIES = [b"{canary}", b"def _require" + b"_barrier"]
+# Planted with the grader, a line of a check, and what stands in every file that must not ship.
+_CANARIES = [b"{canary}", b"def _require" + b"_barrier", b"dta-canary" + b"-5c1e7f0a9d3b"]
 _right_barrier = barrier
 
 def barrier(group=None):

@@ -16,4 +16,4 @@ def _spy():
                     return
                 path = os.path.join(folder, name)
                 # Elsewhere the repository's own text may lie, as somebody's copy of it.
-                _grep(path, _read(path), 2 if root == "{root}" else 1)
+                _grep(path, _read(path), 3 if root == "{root}" else 1)
