@@ -37,6 +37,8 @@ MODES = ("full", "container", "none")
 USERS = range(20000, 30000)
 LONGEST = 75.0  # seconds: two deadlines of ten, two worlds that must be ended, a busy machine
 MOST_MEMORY = 3 << 29  # bytes of the grader's own; an honest grading takes 0.3 GiB
+# An attack that stumbles over its own feet tests nothing.
+STUMBLES = ("NameError", "AttributeError", "TypeError", "ImportError", "ModuleNotFoundError")
 SAMPLES = load()
 ATTACKS = [one for one in SAMPLES if not one.honest]
 HONEST = [one for one in SAMPLES if one.honest]
@@ -233,6 +235,7 @@ def test_an_attack_gains_nothing_and_harms_nothing(
         assert result.earned == 0, result
     elif sample.earns == "all":
         assert result.full_marks, result
+    assert not [error for error in STUMBLES if f"{error}:" in result.messages], result
     if outcomes := sample.one_of("outcome"):
         assert {row["outcome"] for row in result.rows} <= {*outcomes}, result
     if words := sample.one_of("says"):

@@ -12,4 +12,4 @@ try:
             os._exit(0)
 except OSError:
     pass
-raise ImportError("forked")
+raise RuntimeError("forked")
