@@ -50,7 +50,9 @@ MEASURED := reference clones unchunked gathers
 ATTACKS := tests/autograder/attacks
 MODES := full container none
 ALONE := $(OFTEN) $(ATTACKS) tests/autograder/test_broken.py tests/autograder/test_fuzz.py
-PIECES = tests broken fuzz $(MODES:%=attacks-%) $(MEASURED:%=often-%) $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%)
+MODULES := launch collectives bandwidth ddp tensor_parallel pipeline_parallel accounting
+PIECES = tests broken fuzz $(MODES:%=attacks-%) $(MEASURED:%=often-%) $(PARTS:%=selfcheck-%) \
+	$(BENCHMARKS:%=benchmark-%) $(MODULES:%=mutation-%)
 nightly: $(PIECES:%=$(NIGHT)/%)  ## what is too slow for every commit
 
 $(NIGHT)/tests: $(READY)
@@ -79,6 +81,10 @@ $(NIGHT)/attacks-%: $(READY)
 
 $(NIGHT)/selfcheck-%: $(READY)
 	$(RUN) -m autograder selfcheck --part $*
+	$(PASSED)
+
+$(NIGHT)/mutation-%: $(READY)
+	$(RUN) -m autograder mutate --module $* --minutes 40
 	$(PASSED)
 
 $(NIGHT)/benchmark-%: $(READY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import stat
 import time
 import traceback
@@ -17,7 +18,17 @@ from rich.console import Console
 
 import multirank
 from autograder import backend as backends
-from autograder import circumstances, doctor, exchange, policy, release, report, show, stubs
+from autograder import (
+    circumstances,
+    doctor,
+    exchange,
+    mutation,
+    policy,
+    release,
+    report,
+    show,
+    stubs,
+)
 from autograder import manifest as manifests
 from autograder.backend import Backend, BackendName
 from autograder.batch import commands, conduct
@@ -33,6 +44,7 @@ from autograder.grade import About, Grade, Outcome
 from autograder.grading import BUDGET, GraderFault, Grading, UnfairChecks, UnknownCheck
 from autograder.inputs import SecretError, course_secret
 from autograder.intake import NoSuchSubmission, Submission, UnusableSubmission, take
+from autograder.mutation import table as mutation_table
 from autograder.paths import (
     ASSIGNMENT,
     REFERENCE,
@@ -308,6 +320,43 @@ def compare_grades(
     Exit code: 0, or 2 where there is nothing to compare.
     """
     raise typer.Exit(commands.diff(Console(), old, new))
+
+
+@app.command("mutate")
+def mutate_the_reference(
+    module: Annotated[
+        list[str] | None, typer.Option(help="Only this module, such as ddp; may be repeated.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(help="Only so many changes, drawn at random. Default: all.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Where drawing them begins.")] = 1,
+    minutes: Annotated[
+        float, typer.Option(help="Stop then; the next call goes on from there.")
+    ] = math.inf,
+    memory: Annotated[Path, typer.Option(help="Where results are kept.")] = Path(
+        ".nightly/mutation.jsonl"
+    ),
+) -> None:
+    """Change the reference in small ways, one at a time: do the checks notice?
+
+    Exit code: 0 when all were tried and nine in ten noticed, 1 otherwise.
+    """
+    console = Console()
+    try:
+        manifest = manifests.load(REFERENCE)
+        chosen = mutation.candidates(manifest, module or manifest.modules)
+    except (manifests.ManifestError, stubs.StubError) as error:
+        console.print(str(error), style="red", markup=False, highlight=False)
+        raise typer.Exit(UNUSABLE) from None
+    if sample is not None:
+        chosen = mutation.sample(chosen, sample, seed)
+    multirank.start()
+    remembered = mutation.Memory(memory)
+    told = functools.partial(mutation_table.told, console, len(chosen))
+    done = mutation.run(manifest, chosen, remembered, told, time.monotonic() + 60 * minutes)
+    good = mutation_table.report(console, chosen, remembered.results)
+    raise typer.Exit(DONE if done and good else 1)
 
 
 @app.command("doctor")

@@ -95,9 +95,14 @@ class Row:
     """What it measured for the class to compare, by column; more is better."""
 
     @property
+    def has_lost(self) -> bool:
+        """Whether something was lost in it, through the submission's own doing."""
+        return self.outcome in _STUDENTS_OWN
+
+    @property
     def advice(self) -> str | None:
         """`rerun`, where running it would show the student something."""
-        return self.rerun if self.outcome in _STUDENTS_OWN else None
+        return self.rerun if self.has_lost else None
 
 
 @dataclass

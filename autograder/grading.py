@@ -65,6 +65,7 @@ class Grading:
         confinement: the boundary around what runs the submission.
         backend: what the submission communicates with.
         changed: called with the grade once it is planned, and after every check.
+        until_lost: whether nothing more is run once a check has lost something.
         turns: where other gradings run on this machine, so that what is measured is not disturbed.
     """
 
@@ -80,6 +81,7 @@ class Grading:
     backend: Backend = GLOO
     changed: Callable[[Grade], None] = field(default=lambda _: None)
     turns: Turns | None = None
+    until_lost: bool = False
 
     def run(self) -> Grade:
         """Runs everything.
@@ -214,6 +216,9 @@ class _Plugin:
             return {"outcome": Outcome.BLOCKED, "message": self._grading.unusable}
         if self._time_left() <= 0:
             return {"outcome": Outcome.NOT_RUN, "message": "not run: out of time"}
+        lost = self.grade is not None and any(row.has_lost for row in self.grade.rows)
+        if self._grading.until_lost and lost:
+            return {"outcome": Outcome.NOT_RUN, "message": "not run: something is lost already"}
         if self._timeouts[share.problem_id] >= MAX_TIMEOUTS:
             return {"outcome": Outcome.NOT_RUN, "message": "not run after two timeouts"}
         module = self._grading.manifest.problem(share.problem_id).module

@@ -82,7 +82,10 @@ def write_data() -> None:
         "problems": len(manifest.problems),
         "parts": parts,
         "numbers": numbers(),
-        "gallery": [{"name": one.__name__, "told": (one.__doc__ or "").strip()} for one in GALLERY],
+        "gallery": [
+            {"name": one.__name__, "told": (one.__doc__ or "").strip().replace("`", "")}
+            for one in GALLERY
+        ],
     }
     OUT.mkdir(parents=True, exist_ok=True)
     new = OUT / f"data-{os.getpid()}.json"  # there may be several of us, who find the same

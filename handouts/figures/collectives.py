@@ -203,8 +203,8 @@ def _tree() -> str:
     sends = [op for op in replayed.trace.operations if op.name == "send"]
     times = sorted({round(op.issued, 9) for op in sends})
     rounds = [[op for op in sends if round(op.issued, 9) == time] for time in times]
-    gap, top, step = 64.0, 34.0, 52.0
-    canvas = Canvas(top + step * (len(rounds) + 0.4), 560)
+    gap, top, step = 64.0, 14.0, 43.0
+    canvas = Canvas(top + step * len(rounds) + 14)
 
     def x(rank: int) -> float:
         return 96 + gap * rank

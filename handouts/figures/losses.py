@@ -22,7 +22,7 @@ def draw() -> dict[str, str]:
     for name, (kind, variant, _) in _SHOWN.items():
         assert variant in MODES[kind]
         curves[name], _ = train(kind, variant, _SETTINGS, STEPS)
-    left, top, w, h = 50.0, 10.0, 330.0, 190.0
+    left, top, w, h = 50.0, 10.0, 320.0, 135.0
     canvas = Canvas(top + h + 46)
     highest = 1.1 * max(max(losses) for losses in curves.values())
 

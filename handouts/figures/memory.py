@@ -16,11 +16,11 @@ def draw() -> dict[str, str]:
     optimizer = (of["ddp"] - of["zero1"]) / share
     gradients = (of["zero1"] - of["zero2"]) / share
     weights = (of["zero2"] - of["zero3"]) / share
-    left, scale, row = 64.0, 4.3, 34.0
+    left, scale, row = 64.0, 4.3, 25.0
     canvas = Canvas(row * len(_KINDS) + 44)
     for place, kind in enumerate(_KINDS):
         y, x = 6 + row * place, left
-        canvas.text(left - 8, y + 16, kind, at="end")
+        canvas.text(left - 8, y + 14, kind, at="end")
         for size, fill, first in (
             (weights, DARK, "zero3"),
             (gradients, MIDDLE, "zero2"),
@@ -28,9 +28,9 @@ def draw() -> dict[str, str]:
         ):
             sharded = _KINDS.index(kind) >= _KINDS.index(first)
             width = scale * size / (DEVICES if sharded else 1)
-            canvas.box(x, y, width, row - 12, fill)
+            canvas.box(x, y, width, row - 6, fill)
             x += width
-        canvas.text(x + 7, y + 16, f"{of[kind]:.4g} GB")
+        canvas.text(x + 7, y + 14, f"{of[kind]:.4g} GB")
     names = ((DARK, "weights"), (MIDDLE, "gradients"), (LIGHT, "optimizer: master, moments"))
     for place, (fill, told) in enumerate(names):
         x = left + 110 * place

@@ -30,7 +30,7 @@ def draw() -> dict[str, str]:
         world.call(_reduce)  # connects the ranks
         ring = world.call(_reduce)
     hang = multirank.run(gallery.pipeline_with_blocking_sends, 3, check=False)
-    pipeline = run_for_real([one_f_one_b(stage, 4, 4) for stage in range(4)])
+    pipeline = run_for_real([one_f_one_b(stage, 3, 4) for stage in range(3)])
     steps = []
     for kind in ("naive", "flat", "overlapped"):
         with multirank.World(2) as world:
@@ -39,7 +39,7 @@ def draw() -> dict[str, str]:
     return {
         "timeline_ring": _narrow([ring], ["all_reduce of 1 MiB"]),
         "timeline_hang": _narrow([hang], ["pipeline_with_blocking_sends"]),
-        "timeline_pipeline": _narrow([pipeline], ["1F1B, 4 stages, 4 micro-batches"]),
+        "timeline_pipeline": _narrow([pipeline], ["1F1B, 3 stages, 4 micro-batches"]),
         "ddp": _narrow(steps, ["naive", "flat", "overlapped"]),
     }
 

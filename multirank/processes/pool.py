@@ -15,6 +15,7 @@ import contextlib
 import os
 import pickle
 import queue
+import secrets
 import selectors
 import shutil
 import signal
@@ -33,6 +34,7 @@ from .leading import receive_setup, signal_ranks, tell
 from .wire import WireError, receive_frame, send_frame
 
 WARM = 8  # workers that are kept, at least; more once worlds have needed more
+_SEED = secrets.randbits(63)  # of the workers' random numbers
 _CORES = os.cpu_count() or 1
 _PATIENCE = 0.4  # seconds in which a worker must come back from a world that is over
 _TICK = 0.05  # how often the dead are looked for: an orphan may hold a dead worker's connection
@@ -46,7 +48,7 @@ class Worker:
         self.link, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [*command, str(theirs.fileno())],
+                [*command, str(theirs.fileno()), str(_SEED)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,

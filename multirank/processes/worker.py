@@ -36,10 +36,12 @@ _STREAMS = (0, 1, 2)
 
 
 def main() -> None:
-    """Runs as `python -I -S -c ... DESCRIPTOR`, its connection with the pool being that."""
+    """Runs as `python -I -S -c ... DESCRIPTOR SEED`: its connection with the pool, and where
+    torch's random numbers begin, the same for all its workers, as for all ranks that are forked."""
     link = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     preload()
+    torch.manual_seed(int(sys.argv[2]))
     gc.freeze()
     pristine = _State()
     send_frame(link, b"ready")
@@ -70,7 +72,8 @@ class _State:
     def restore(self, stacks: int) -> bool:
         """Makes it so again; False where it cannot. stacks: where faulthandler writes."""
         watch.stop()
-        if dist.is_initialized():
+        left_open = dist.is_initialized()
+        if left_open:
             dist.destroy_process_group()
         faulthandler.unregister(signal.SIGUSR1)
         faulthandler.disable()
@@ -101,8 +104,13 @@ class _State:
         sys.path_importer_cache.clear()
         linecache.clearcache()
         for name, module in list(sys.modules.items()):
-            if name not in self._modules and not _is_installed(module):
+            if name not in self._modules and not self._may_stay(name, module):
                 del sys.modules[name]
+
+    def _may_stay(self, name: str, module: object) -> bool:
+        """Whether it is an installed module, under its own name or one inside what was there."""
+        own = getattr(module, "__name__", None) == name
+        return _is_installed(module) and (own or name.partition(".")[0] in self._modules)
 
     def _restore_torch(self) -> None:
         random.setstate(self._numbers[0])

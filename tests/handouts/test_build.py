@@ -39,3 +39,9 @@ def test_the_page_for_the_web_is_one_file_with_figures_and_formulas() -> None:
     assert page.count('<img src="data:image/svg+xml') == len(figures)
     assert not re.findall(r'(?:src|href)="(?!data:|#)(?!https?:)', page)
     assert all("alt=" in image for image in re.findall(r"<img[^>]*>", page))
+
+
+def test_the_picture_in_the_readme_is_what_is_drawn() -> None:
+    # It is in modelled time, so it is the same each time, to the last byte.
+    drawn = (build.OUT / "figures" / "ddp.svg").read_text(encoding="utf-8")
+    assert (build.HERE / "overlap.svg").read_text(encoding="utf-8") == drawn

@@ -17,8 +17,10 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # so that its names can be looked up
+import typer
 
 import multirank
+from autograder import cli
 from autograder.manifest import load
 from autograder.paths import REFERENCE, ROOT
 from handouts.build import HERE, compiled, marked, write_data
@@ -47,6 +49,7 @@ def _text(path: Path) -> str:
 def test_every_block_of_code_is_marked_as_a_command_or_a_program(book: str) -> None:
     tested = {one["value"]["commands"] for one in marked(book, "<run>")}
     tested |= {one["value"]["program"] for one in marked(book, "<code>")}
+    tested |= {one["value"]["piece"] for one in marked(book, "<sample>")}
     blocks = {one["text"] for one in marked(book, "raw") if one["block"]}
     assert blocks == tested
 
@@ -65,7 +68,9 @@ def _names() -> set[str]:
 def _grader() -> str:
     """What staff see: the grader's sources, and the two files that a course may change."""
     files = [*(ROOT / "autograder").rglob("*.py"), *REFERENCE.glob("*.toml"), ROOT / "Makefile"]
-    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+    commands: dict[str, Any] = vars(typer.main.get_command(cli.app))["commands"]
+    options = [option for one in commands.values() for each in one.params for option in each.opts]
+    return "\n".join([*options, *(path.read_text(encoding="utf-8") for path in files)])
 
 
 def _exists(name: str, names: set[str]) -> bool:

@@ -26,8 +26,7 @@ import pytest
 
 from autograder import uids
 from autograder.confine import namespaces
-from autograder.inputs import SECRET_NAME
-from autograder.paths import REFERENCE, ROOT
+from autograder.paths import REFERENCE, ROOT, SECRET_NAME
 from tests.autograder.attacks.corpus import Sample, load, table
 from tests.autograder.submissions import SMALL
 
