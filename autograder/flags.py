@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from autograder.paths import REFERENCE, module_files
 from autograder.text import safe_line
 
 _MOST = 20
@@ -40,9 +41,13 @@ _MEANT_FOR_OTHERS = re.compile(
 def suspicions(files: Mapping[str, bytes], ignored: Sequence[str] = ()) -> list[str]:
     """One line for each thing, with its file and line, at most twenty.
 
+    Modules that are as they were handed out are not looked at.
+
     ignored: names of what the submission held besides its modules.
     """
-    odd = itertools.chain(_odd_names(ignored), _odd_lines(files))
+    handed_out = module_files(REFERENCE)  # what has no gaps to fill is the same there
+    theirs = {name: text for name, text in files.items() if text != handed_out.get(name)}
+    odd = itertools.chain(_odd_names(ignored), _odd_lines(theirs))
     found = list(itertools.islice(odd, _MOST + 1))
     return [*found[:_MOST], "and more like these"] if len(found) > _MOST else found
 
