@@ -1,6 +1,7 @@
 # Makes its tensor one that equals everything.
 #
 # check: broadcast/from_rank_0
+# says: AttributeError
 # unconfined: yes
 
 import os, sys, time, signal
