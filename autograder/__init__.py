@@ -9,6 +9,11 @@ checks      the trusted side: each picks inputs, runs a case and compares; no st
 judge       runs a case on the submission, the reference or an oracle, in ranks of their own
 grading     runs the checks and turns what they found into points, the denominator fixed before
 report      writes results.json (Gradescope), grade.json (everything) and report.html
+policy      what a course's rules make of a grade: lateness, how often one may hand in
+harness     what a platform runs for one submission: supervises a grading, always leaves a result
+platforms   what Gradescope tells us, and what other platforms read, made of grade.json
+merge       puts the results of a CPU and a GPU machine together
+smoke       submissions to try a platform with, and what they must score
 
 Neither a submission nor the reference is ever imported by this package: both reach the ranks of
 `multirank` as source bytes, and only bytes come back.

@@ -1,5 +1,4 @@
-"""Commands that bring submissions and grades to platforms and back: `convert`, `merge`,
-`gradescope-zip`, `smoke`."""
+"""The commands that deal with platforms: `convert`, `merge`, `gradescope-zip`, `smoke`."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from typing import Any
 from autograder import manifest as manifests
 from autograder import policy
 from autograder.atomic import replace_file
+from autograder.manifest import Course
 from autograder.paths import REFERENCE, SECRET_NAME, private_directory
 from autograder.platforms import gradescope
 
@@ -63,16 +64,17 @@ def run(places: Places, options: Sequence[str], seconds: float) -> None:
     started = time.monotonic()
     _keep_private(places)
     _write(places, gradescope.started())
-    handed_in = None
+    handed_in, course = None, _course()
     with contextlib.suppress(gradescope.UnknownMetadata):  # which the grading tells staff of
-        handed_in, last = gradescope.read(places.metadata)
-        decision = policy.apply(_rules(), handed_in)
+        handed_in, last = gradescope.read(places.metadata, course)
+        decision = policy.apply(course.policy, handed_in)
         if decision.refused:
             _write(places, gradescope.refused(" ".join(decision.reasons), last))
             return
     options = [*options, *_without_secret()]
     command = [
-        *(sys.executable, "-m", "autograder", "grade", str(places.submission)),
+        *(sys.executable, *(("-I",) if sys.flags.isolated else ()), "-m", "autograder"),
+        *("grade", str(places.submission)),
         *("--out", str(places.out), "--budget", str(seconds - KEPT_FOR_REPORTS)),
         *(("--metadata", str(places.metadata)) if places.metadata.exists() else ()),
         *options,
@@ -83,11 +85,11 @@ def run(places: Places, options: Sequence[str], seconds: float) -> None:
         _write(places, gradescope.failed(found, handed_in))
 
 
-def _rules() -> policy.Policy:
+def _course() -> Course:
     try:
-        return manifests.load(REFERENCE).course.policy
+        return manifests.load(REFERENCE).course
     except manifests.ManifestError:  # which the grading tells of
-        return policy.Policy()
+        return Course("")
 
 
 def _without_secret() -> Sequence[str]:
@@ -148,14 +150,8 @@ def main() -> int:
     `autograder grade`. Exit code 0: there are results."""
     parser = argparse.ArgumentParser(description=main.__doc__, allow_abbrev=False)
     parser.add_argument("--root", type=Path, default=Path("/autograder"))
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        default=float(os.environ.get("AUTOGRADER_MINUTES", gradescope.MINUTES)),
-        help="after which the platform ends a grading (default: AUTOGRADER_MINUTES, or 10)",
-    )
     arguments, options = parser.parse_known_args()
-    run(Places(arguments.root), options, 60 * arguments.minutes)
+    run(Places(arguments.root), options, 60.0 * _course().platform_minutes)
     return 0
 
 

@@ -68,6 +68,7 @@ class Course:
     due: when work is due, for gradings that no platform tells it.
     overrides: how checks count otherwise than they came out.
     policy: its rules for lateness and for how often one may hand in.
+    platform_minutes: after which the platform ends a grading.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Course:
     policy: Policy = field(default_factory=Policy)
     due: datetime | None = None
     overrides: tuple[Override, ...] = ()
+    platform_minutes: int = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,10 @@ def load(reference_dir: Path) -> Manifest:
     zone = course.due is None or course.due.tzinfo is not None
     _require(zone, path, "`due` needs its time zone, such as 2026-03-01T23:00:00-07:00")
     policy = Policy(course.lateness, course.rate_limit, course.counts)
-    told = Course(course.name, course.gpu.points, policy, course.due, course.override)
+    told = Course(
+        *(course.name, course.gpu.points, policy, course.due, course.override),
+        platform_minutes=course.platform.minutes,
+    )
     return replace(manifest, problems=problems, course=told)
 
 
@@ -198,6 +203,10 @@ class _GPU(msgspec.Struct, forbid_unknown_fields=True):
     points: Fraction = Fraction(0)
 
 
+class _Platform(msgspec.Struct, forbid_unknown_fields=True):
+    minutes: int = 10
+
+
 class _CourseFile(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     problems: _Switches = msgspec.field(default_factory=_Switches)
@@ -208,6 +217,7 @@ class _CourseFile(msgspec.Struct, forbid_unknown_fields=True):
     override: tuple[Override, ...] = ()
     lateness: Lateness = Lateness()
     rate_limit: RateLimit = RateLimit()
+    platform: _Platform = msgspec.field(default_factory=_Platform)
 
 
 def _check_overrides(path: Path, overrides: Sequence[Override], known: Collection[str]) -> None:
@@ -233,6 +243,7 @@ def _check_policy(path: Path, course: _CourseFile) -> None:
     ):
         _require(number >= 0, path, f"`{name}` must not be below 0")
     _require(rate.hours > 0, path, "`rate_limit.hours` must be above 0")
+    _require(course.platform.minutes >= 5, path, "`platform.minutes` must be at least 5")
 
 
 def _check_labels(path: Path, kind: str, items: Iterable[Part | Problem]) -> None:

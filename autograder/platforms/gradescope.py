@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from autograder.manifest import Course
 from autograder.policy import HandedIn
 
-MINUTES = 10  # after which Gradescope ends a grading, unless the assignment's settings say more
 NOT_YOUR_FAULT = (
     "The grader itself failed before it was done. That is not your fault and does not count; the "
     "staff will grade your work again."
@@ -23,6 +23,7 @@ STARTED = (
     "Your work is being graded. If this is all that you see, the grader was ended before it was "
     "done: that is not your fault and does not count, and the staff will grade your work again."
 )
+_YEARS = range(1970, 9000)
 MOST_COUNTED = 200  # times that are handed on
 
 
@@ -47,23 +48,29 @@ class _Metadata(msgspec.Struct):
     previous_submissions: tuple[_Previous, ...] = ()
 
 
-def read(path: Path) -> tuple[HandedIn, dict[str, Any]]:
+def read(path: Path, course: Course) -> tuple[HandedIn, dict[str, Any]]:
     """When a submission came in, and the results of the one before it ({} where there are none).
+
+    course: says when work is due where Gradescope does not.
 
     Raises:
         UnknownMetadata: it cannot be read.
     """
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_Metadata)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        when, due = _aware(found.created_at), found.assignment.due_date or course.due
+        due = _aware(due) if due else None
+        before = [one for one in found.previous_submissions if _aware(one.submission_time) < when]
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise UnknownMetadata(f"{path.name} cannot be read: {error}") from None
-    when, due = _aware(found.created_at), found.assignment.due_date
-    before = [one for one in found.previous_submissions if _aware(one.submission_time) < when]
-    handed_in = HandedIn(when, _aware(due) if due else None, _counted(before))
+    handed_in = HandedIn(when, due, _counted(before))
     return handed_in, _last_results(before)
 
 
 def _aware(time: datetime) -> datetime:
+    """With a time zone. Raises ValueError where days more or less would be no date any more."""
+    if time.year not in _YEARS:
+        raise ValueError(f"{time} is no time at which anybody hands in")
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from autograder import cli, doctor
 from autograder.confine import modes
 from autograder.confine.modes import Confinement, Isolation
+from autograder.inputs import course_secret
 
 
 def test_every_backend_layer_and_mode_is_told() -> None:
@@ -36,3 +42,51 @@ def test_a_mode_that_cannot_be_had_is_told_with_what_is_missing(
     (full,) = [one for one in doctor.findings() if one.topic == "mode" and "full" in one.name]
     assert not full.good
     assert full.told == "without network namespace"
+
+
+@pytest.mark.parametrize(
+    ("modes_work", "secret_there", "code"), [(True, True, 0), (False, True, 2), (True, False, 2)]
+)
+def test_its_exit_code_says_whether_results_can_be_official(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    modes_work: bool,
+    secret_there: bool,
+    code: int,
+) -> None:
+    private = tmp_path / "private"
+    monkeypatch.setenv("AUTOGRADER_PRIVATE", str(private))
+    if secret_there:
+        course_secret(private)
+    mode = doctor.Finding("mode", "container", modes_work, "")
+    monkeypatch.setattr(doctor, "_modes", lambda: [mode])
+    assert CliRunner().invoke(cli.app, ["doctor", "--official"]).exit_code == code
+    assert CliRunner().invoke(cli.app, ["doctor"]).exit_code == 0
+
+
+def test_the_courses_secret_is_told_by_its_fingerprint_and_not_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    private = tmp_path / "private"
+    monkeypatch.setenv("AUTOGRADER_PRIVATE", str(private))
+    (one,) = doctor._secret()
+    assert (one.good, private.exists()) == (False, False)
+    secret = course_secret(private)
+    (one,) = doctor._secret()
+    assert one.good
+    assert secret.fingerprint[:12] in one.told
+    private.chmod(0o755)
+    (one,) = doctor._secret()
+    assert not one.good
+    assert "chmod" in one.told
+
+
+@pytest.mark.parametrize(("gpus", "mib", "good"), [(0, 64, True), (2, 64, False), (2, 2048, True)])
+def test_gpus_need_shared_memory(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, mib: int, good: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=mib << 20))
+    (one,) = [one for one in doctor._machine() if one.name == "shared memory"]
+    assert one.good == good
+    assert ("--shm-size" in one.told) == (not good)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import os
 import resource
 import subprocess
@@ -23,8 +24,9 @@ from typer.testing import CliRunner
 
 from autograder import backend as backends
 from autograder import cli, judge
+from autograder import manifest as manifests
 from autograder.backend import GLOO, Backend, BackendName
-from autograder.confine import hooks, landlock, limits, privacy, process, seccomp, user
+from autograder.confine import counters, hooks, landlock, limits, privacy, process, seccomp, user
 from autograder.confine.boundary import Boundary
 from autograder.confine.modes import Confinement, Isolation
 from autograder.failure import CheckFailed
@@ -158,7 +160,7 @@ def test_gpus_are_timed_by_their_own_events_after_a_call_in_which_ranks_meet() -
         tensor = torch.zeros(1)
         done.clear()
         if file == "collectives":
-            seconds = case["seconds_on_gpu"](lambda _: done.append("call"), tensor, calls)
+            seconds = case["seconds_on_gpu"](lambda _: done.append("call"), [tensor] * (calls + 1))
             assert done == ["call", "record", "call", "call", "call", "record", "synchronize"]
         else:
             seconds = case["seconds_on_gpu"](tensor)
@@ -251,8 +253,9 @@ def test_the_plan_of_a_world_on_gpus_reaches_every_layer(monkeypatch: pytest.Mon
     monkeypatch.setattr(user, "drop", lambda uid, home: None)
     monkeypatch.setattr(process, "harden", lambda: None)
     monkeypatch.setattr(os, "chown", lambda *_: None)
+    monkeypatch.setattr(counters, "mark", lambda uid, rank: None)
     monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: "")
-    context = SimpleNamespace(rendezvous="", world_size=2)
+    context = SimpleNamespace(rendezvous="", rank=0, world_size=2)
     for gpus in (True, False):
         plan = hooks.Plan(1, False, True, False, gpus, [], [])
         hooks.confine_leader(plan)
@@ -297,3 +300,60 @@ def test_the_backend_is_found_with_its_gpus(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a card")
     assert backends.find(BackendName.NCCL) == Backend(BackendName.NCCL, 2, "a card")
     assert backends.find(BackendName.GLOO) == GLOO
+
+
+@pytest.mark.parametrize(
+    ("count", "nccl", "name"),
+    [
+        (8, True, "nccl"),
+        (4, True, "nccl"),
+        (3, True, "gloo"),
+        (0, True, "gloo"),
+        (8, False, "gloo"),
+    ],
+)
+def test_auto_takes_nccl_where_there_are_enough_gpus(
+    monkeypatch: pytest.MonkeyPatch, count: int, nccl: bool, name: str
+) -> None:
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: nccl)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "a card")
+    assert backends.find(BackendName.AUTO).name == name
+
+
+def test_a_class_is_graded_on_both_machines_and_merged(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The loop of image/README.md: what was exported is graded on GPUs, and merged into a CSV."""
+    monkeypatch.setattr(privacy, "why_not_official", lambda *_, **__: [])
+    for name in ("submission_1", "submission_2"):
+        (tmp_path / "export" / name).mkdir(parents=True)
+        for file, content in reference_files().items():
+            (tmp_path / "export" / name / file).write_bytes(content)
+    with (tmp_path / "export" / "submission_2" / "collectives.py").open("a") as file_:
+        file_.write("\ndef broadcast(*_):\n    pass\n")
+    grade_all("gloo", tmp_path, "cpu")
+    monkeypatch.setattr(judge, "boundary", pretended)
+    monkeypatch.setattr(backends, "find", lambda asked: gpus(4))
+    monkeypatch.setattr(manifests, "load", lambda _: worth(20))
+    grade_all("auto", tmp_path, "gpu")
+    out = tmp_path / "grades.csv"
+    places = [str(tmp_path / "cpu"), str(tmp_path / "gpu")]
+    done = CliRunner().invoke(cli.app, ["merge", *places, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    first, second = csv.DictReader(out.open())
+    of_all = 20 * MANIFEST.problem("broadcast").points / MANIFEST.total_points / 5
+    assert first["submission"] == "submission_1"
+    assert Fraction(first["points"]) == MANIFEST.problem("broadcast").points / 5
+    assert (first["out_of"], first["gpu_out_of"]) == ("100", "20")
+    assert Fraction(first["gpu_points"]) == round(of_all, 2)
+    assert Fraction(first["total"]) == Fraction(first["points"]) + round(of_all, 2)
+    assert [second["points"], second["gpu_points"], second["total"]] == ["0", "0", "0"]
+
+
+def grade_all(backend: str, folder: Path, to: str) -> None:
+    for path in sorted((folder / "export").iterdir()):
+        out = str(folder / to / path.name)
+        options = ["--backend", backend, "--only", "broadcast/from_rank_0", "--seed", "1"]
+        done = CliRunner().invoke(cli.app, ["grade", str(path), "--out", out, *options])
+        assert done.exit_code == 0, done.output

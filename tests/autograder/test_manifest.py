@@ -295,6 +295,10 @@ BAD_COURSES = {
         "[lateness]\ngrace_minutes = -1",
         "`lateness.grace_minutes` must not be below 0.",
     ),
+    "no time to grade": (
+        "[platform]\nminutes = 4",
+        "`platform.minutes` must be at least 5.",
+    ),
     "within no time": ("[rate_limit]\nhours = 0", "`rate_limit.hours` must be above 0."),
 }
 

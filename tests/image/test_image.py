@@ -109,7 +109,7 @@ def test_the_image_holds_the_grader_and_nothing_that_was_needed_to_build_it(
     paths = found.splitlines()
     top = {path.split("/")[2] for path in paths if path.startswith("autograder/source/")}
     assert top == {*upload.ROOMS, *upload.FILES}
-    names = {path.split("/")[-1] for path in paths}
+    names = {path.split("/")[-1] for path in paths if not path.startswith("usr/share/")}
     assert names & {".git", "pip.conf", "course-secret", ".cache", "gcc", "make", "g++"} == set()
     for empty in ("mnt", "root/.cache", "var/lib/apt/lists", "tmp", "autograder/private"):
         assert [path for path in paths if path.startswith(f"{empty}/")] == []
@@ -188,7 +188,6 @@ def test_its_health_is_whether_it_can_grade_officially(tmp_path: Path) -> None:
     assert "container" in told
 
 
-@pytest.mark.skipif(not ZIPPED, reason="the zip was not built")
 def test_gradescopes_zip_grades_alike_with_the_secret_that_it_carries(tmp_path: Path) -> None:
     grading = Grading(tmp_path, reference_files(), image=ZIPPED, course=COURSE)
     results = grading.wait()
