@@ -111,7 +111,7 @@ def measure_all(operations: Sequence[str], sizes: Sequence[int]) -> dict[str, An
             except NotImplementedError as error:
                 if library != "yours":
                     raise
-                print(f"{op}: only torch's is measured ({error})", flush=True)
+                print(f"{op}: yours is not measured ({error})", flush=True)
                 continue
             rows += [
                 [library, asked, op, one.world_size, one.size_bytes, one.seconds, one.bandwidth]

@@ -146,7 +146,9 @@ def warnings(files: Files, broken: dict[str, str]) -> list[str]:
 
 def contents(out: Path, files: Files) -> list[str]:
     """Lines on what is in the archive and what is not."""
-    lines = [f"{out}: {len(files.taken)} modules. Upload it."]
+    given = sum(path.stem in GIVEN for path in files.taken)
+    yours = len(files.taken) - given
+    lines = [f"{out}: {yours} modules of yours, {given} that came with the assignment. Upload it."]
     if files.own:
         lines.append(f"  with your own: {', '.join(files.own)}")
     lines += [f"  left out: {name} ({why})" for name, why in files.left_out.items()]

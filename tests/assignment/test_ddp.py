@@ -365,7 +365,7 @@ def require_buckets(
 @pytest.mark.problem("partition_buckets", share=0.5)
 def test_partition_buckets_fills_buckets_in_reverse_order(run: Runner) -> None:
     sizes = [30, 41, 25, 60, 12, 33, 50]
-    for cap in (10**6, 500, 240, 372):
+    for cap in (10**6, 500, 240, 372, 380):
         require_buckets(run, sizes, cap)
     require_buckets(run, [125_000, 125_000, 12_000, 200_000], MIB)
     require_buckets(run, [], 100)

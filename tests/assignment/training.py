@@ -74,7 +74,7 @@ class Model(nn.Module):
         for name, weight in weights.items():
             self.register_parameter(name, weight)
         if spec.buffer:
-            self.register_buffer("counter", torch.tensor(10 + rank))
+            self.register_buffer("counter", torch.tensor(10 + rank), persistent=False)
 
     def forward(self, values: Values) -> Tensor:
         carried = torch.zeros((), requires_grad=True)
