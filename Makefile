@@ -45,18 +45,21 @@ handout: $(READY)  ## the handout and the staff guide: handouts/*.pdf and handou
 # whoever was interrupted goes on where they were.
 NIGHT = .nightly/$(shell git rev-parse --short HEAD)
 PARTS := collectives bandwidth ddp tensor_parallel pipeline accounting
-BENCHMARKS := launch confinement recording collectives ddp tensor_parallel pipeline
+BENCHMARKS := launch confinement recording collectives ddp tensor_parallel pipeline class
 PASSED = @mkdir -p $(@D) && touch $@
 
 OFTEN := tests/autograder/test_measured_often.py
 MEASURED := reference clones unchunked gathers
+ATTACKS := tests/autograder/attacks
+MODES := full container none
+ALONE := $(OFTEN) $(ATTACKS) tests/autograder/test_broken.py tests/autograder/test_fuzz.py
 MODULES := launch collectives bandwidth ddp tensor_parallel pipeline_parallel accounting
-PIECES = tests image $(MEASURED:%=often-%) $(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%) \
-	$(MODULES:%=mutation-%)
+PIECES = tests broken fuzz image $(MODES:%=attacks-%) $(MEASURED:%=often-%) \
+	$(PARTS:%=selfcheck-%) $(BENCHMARKS:%=benchmark-%) $(MODULES:%=mutation-%)
 nightly: $(PIECES:%=$(NIGHT)/%)  ## what is too slow for every commit
 
 $(NIGHT)/tests: $(READY)
-	$(RUN) -m pytest -m slow --implementation=reference --ignore=$(OFTEN)
+	$(RUN) -m pytest -m slow --implementation=reference $(ALONE:%=--ignore=%)
 	$(PASSED)
 
 $(NIGHT)/image: $(READY)
@@ -65,6 +68,22 @@ $(NIGHT)/image: $(READY)
 
 $(NIGHT)/often-%: $(READY)
 	$(RUN) -m pytest $(OFTEN) -m nightly -k "$*"
+	$(PASSED)
+
+$(NIGHT)/broken: $(READY)
+	$(RUN) -m pytest tests/autograder/test_broken.py -m ""
+	$(PASSED)
+
+$(NIGHT)/fuzz: $(READY)
+	$(RUN) -m pytest tests/autograder/test_fuzz.py -m ""
+	$(PASSED)
+
+$(NIGHT)/attacks-container: $(READY)
+	PYTHON=$(RUN) $(ATTACKS)/in_docker.sh
+	$(PASSED)
+
+$(NIGHT)/attacks-%: $(READY)
+	$(RUN) -m pytest $(ATTACKS) -m "" -k "$*"
 	$(PASSED)
 
 $(NIGHT)/selfcheck-%: $(READY)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from autograder import traffic
 from autograder.compare import Array, Tolerance, mismatch
 from autograder.failure import CheckFailed
 from autograder.judge import Answer, Judge, array
@@ -82,6 +83,9 @@ def compare(
                 causes=likely_causes(scenario, drawn, answer, previous),
             )
     _require_untouched_neighbours(scenario, outputs)
+    elements = sum(one.size for one in drawn.contributions if one is not None)
+    for odd in traffic.silent(answer.trace, len(scenario.group), elements):
+        judge.flags.append(f"{odd} ({scenario})")
 
 
 def difference(

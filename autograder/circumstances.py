@@ -1,4 +1,4 @@
-"""The circumstances of a grading here: the secret, versions, whether its result is official."""
+"""The circumstances of a grading here: versions, isolation, whether its result is official."""
 
 from __future__ import annotations
 
@@ -14,18 +14,8 @@ from autograder.confine import privacy
 from autograder.confine.modes import Confinement
 from autograder.digest import grader_digest
 from autograder.grade import About
-from autograder.inputs import Secret, course_secret, known_secret
+from autograder.inputs import Secret
 from autograder.manifest import Manifest
-from autograder.paths import private_directory
-
-
-def secret(seed: int | None) -> Secret:
-    """The course's secret, or a known one made of `seed`.
-
-    Raises:
-        SecretError: the course's cannot be used as it lies there.
-    """
-    return known_secret(seed) if seed is not None else course_secret(private_directory())
 
 
 def about(

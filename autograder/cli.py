@@ -9,7 +9,6 @@ import time
 import traceback
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +30,7 @@ from autograder import (
 )
 from autograder import manifest as manifests
 from autograder.backend import Backend, BackendName
-from autograder.batch import commands, conduct
+from autograder.batch import command_line, replay
 from autograder.confine import process
 from autograder.confine.modes import (
     CannotConfine,
@@ -40,9 +39,9 @@ from autograder.confine.modes import (
     choose,
 )
 from autograder.flags import suspicions
-from autograder.grade import About, Grade, Outcome
-from autograder.grading import BUDGET, GraderFault, Grading, UnfairChecks, UnknownCheck
-from autograder.inputs import SecretError, course_secret
+from autograder.grade import BUDGET, About, Grade, Outcome
+from autograder.grading import GraderFault, Grading, UnfairChecks, UnknownCheck
+from autograder.inputs import SecretError, course_secret, secret_of
 from autograder.intake import NoSuchSubmission, Submission, UnusableSubmission, take
 from autograder.mutation import table as mutation_table
 from autograder.paths import (
@@ -61,13 +60,6 @@ from autograder.text import safe, safe_line
 DONE, UNUSABLE, FAULT = 0, 2, 3
 
 
-class ExecutorName(StrEnum):
-    """What does the gradings of a batch."""
-
-    LOCAL = "local"
-    SLURM = "slurm"
-
-
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
@@ -79,6 +71,9 @@ app = typer.Typer(
 @app.callback()
 def _root() -> None:
     """Grades submissions of the distributed-training assignment."""
+
+
+command_line.register(app)
 
 
 @app.command()
@@ -222,71 +217,6 @@ def check_the_grader(
     raise typer.Exit(DONE if result.good else 1)
 
 
-@app.command("batch")
-def grade_a_class(
-    path: Annotated[
-        Path,
-        typer.Argument(help="A folder of submissions or git checkouts, or Gradescope's export."),
-    ],
-    out: Annotated[Path, typer.Option(help="Where the results go, and the state of the batch.")],
-    only: Annotated[
-        list[str] | None, typer.Option(help="A submission or student; may be repeated.")
-    ] = None,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Try again what the grader has failed on.")
-    ] = False,
-    regrade: Annotated[
-        list[str] | None,
-        typer.Option(help="Run this problem or check again for everybody; may be repeated."),
-    ] = None,
-    lower: Annotated[
-        bool, typer.Option("--lower", help="A new grade counts even if the old one is higher.")
-    ] = False,
-    executor: Annotated[
-        ExecutorName, typer.Option(help="Where the gradings run: here, or on a Slurm cluster.")
-    ] = ExecutorName.LOCAL,
-    partition: Annotated[str, typer.Option(help="Of Slurm.")] = "",
-    slurm_option: Annotated[
-        list[str] | None,
-        typer.Option(help="Of sbatch, as NAME=VALUE, such as account=cs101; may be repeated."),
-    ] = None,
-    command: Annotated[
-        str,
-        typer.Option(
-            help="What starts Python in a Slurm job, such as 'apptainer exec --nv --bind {out} "
-            "grader.sif python'; {out} stands for the folder of --out."
-        ),
-    ] = "",
-    image: Annotated[
-        str, typer.Option(help="The image of --command by name: another one is graded anew.")
-    ] = "",
-    at_once: Annotated[
-        int, typer.Option(min=0, help="Gradings at once at most. Default: as many as fit.")
-    ] = 0,
-    isolation: Annotated[
-        Isolation, typer.Option(help="What confines the submissions.")
-    ] = Isolation.AUTO,
-    official: Annotated[
-        bool, typer.Option("--official", help="Refuse to grade if a result would not count.")
-    ] = False,
-    backend: Annotated[
-        BackendName, typer.Option(help="nccl runs the checks on GPUs.")
-    ] = BackendName.GLOO,
-    seed: Annotated[
-        int | None,
-        typer.Option(help="Inputs from this number instead of the secret: not official."),
-    ] = None,
-) -> None:
-    """Grade a class. Started again, it goes on where it was.
-
-    Exit code: 0 when everybody has a grade; 2 for wrong usage; 3 when something could not be graded
-    or judged, through no fault of a student's; 130 when interrupted.
-    """
-    asked = conduct.Asked(tuple(only or ()), failed, tuple(regrade or ()), lower)
-    options = commands.Options(path, out, asked, backend, isolation.value, official, seed, at_once)
-    raise typer.Exit(commands.batch(Console(), options))
-
-
 @app.command("replay")
 def run_a_check_again(
     path: Annotated[Path, typer.Argument(help="A grade.json, or the folder that it is in.")],
@@ -306,20 +236,8 @@ def run_a_check_again(
 
     Exit code: 0 when it ran, whatever came of it; 2 when it could not; 3 when the grader failed.
     """
-    code = commands.replay_check(Console(), path, check, out, submission, seed, isolation)
+    code = replay.command(Console(), path, check, out, submission, seed, isolation)
     raise typer.Exit(code)
-
-
-@app.command("diff")
-def compare_grades(
-    old: Annotated[Path, typer.Argument(help="The folder of a batch, or a grade.json.")],
-    new: Annotated[Path, typer.Argument(help="Another one.")],
-) -> None:
-    """Print whose grade moves, from, to and why.
-
-    Exit code: 0, or 2 where there is nothing to compare.
-    """
-    raise typer.Exit(commands.diff(Console(), old, new))
 
 
 @app.command("mutate")
@@ -400,7 +318,7 @@ def _grade(console: Console, asked: _Asked, confinement: Confinement, backend: B
     manifest = manifests.load(REFERENCE)
     manifest = manifest.on_gpus() if backend.on_gpus else manifest
     path, only = asked.path, asked.only
-    secret = circumstances.secret(asked.seed)
+    secret = secret_of(asked.seed)
     about = circumstances.about(manifest, secret, only, confinement, backend)
     if asked.official and about.unofficial:
         raise NotOfficial(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from autograder import traffic
 from autograder.agreement import compare, difference, likely_causes, require_values
 from autograder.compare import Array, float_tolerance
 from autograder.cost import Score, busiest, model, score_bytes, score_time, size_in_words, worst
@@ -16,7 +17,7 @@ from autograder.failure import CheckFailed
 from autograder.grade import Outcome
 from autograder.grading import Credit
 from autograder.judge import Case, Judge, array, tensor
-from autograder.measured import score_all_reduce
+from autograder.measured import MODULUS, score_all_reduce
 from autograder.scenario import ALLOWED, ROOTED, Scenario
 from multirank import ReplayError, Trace
 
@@ -32,7 +33,6 @@ _ALGORITHMS = {  # the reference's, in words
     "reduce": "a binomial tree",
 }
 _SAMPLES, _SAMPLE = 64, 1024  # so many pieces of a large result are looked at, each so long
-_MODULUS = 4093  # prime, so that no chunk is a whole number of periods
 
 
 def require_agreement_with_torch(judge: Judge, scenarios: Iterable[Scenario]) -> None:
@@ -226,7 +226,7 @@ def sized(
             "root": 0 if function in ROOTED else None,
             "a": a,
             "b": b,
-            "modulus": _MODULUS,
+            "modulus": MODULUS,
         }
         for a, b in numbers
     ]
@@ -237,8 +237,8 @@ def _run_sized(
     judge: Judge, function: str, world_size: int, nbytes: int, rng: np.random.Generator
 ) -> Trace:
     """The trace of one call; its result is compared at random places, chosen afterwards."""
-    slopes = 1 + rng.choice(_MODULUS - 1, size=world_size, replace=False)
-    starts_at = rng.integers(0, _MODULUS, size=world_size)
+    slopes = 1 + rng.choice(MODULUS - 1, size=world_size, replace=False)
+    starts_at = rng.integers(0, MODULUS, size=world_size)
     numbers = [(int(a), int(b)) for a, b in zip(slopes, starts_at, strict=True)]
     case, inputs = sized(function, world_size, nbytes, numbers)
     size = nbytes // 4 // (world_size if function == "reduce_scatter" else 1)
@@ -265,6 +265,8 @@ def _run_sized(
                 f"{function} of {facts['size']} on {world_size} ranks: rank {rank}'s result is not "
                 "right, so its cost does not count"
             )
+    for odd in traffic.too_little(answer.trace, function, world_size, nbytes):
+        judge.flags.append(f"{odd} ({function}, {world_size} ranks)")
     return answer.trace
 
 
@@ -277,14 +279,14 @@ def expected_elements(
     """
     if function == "broadcast":
         a, b = numbers[0]
-        return np.asarray((a * index + b) % _MODULUS)
+        return np.asarray((a * index + b) % MODULUS)
     if function in ("all_gather", "all_to_all"):
         a, b = np.array(numbers).T[:, index // part]
         place = index % part + (rank * part if function == "all_to_all" else 0)
-        return np.asarray((a * place + b) % _MODULUS)
+        return np.asarray((a * place + b) % MODULUS)
     if function == "reduce_scatter":
         index = index + rank * part
-    return np.asarray(sum((a * index + b) % _MODULUS for a, b in numbers))
+    return np.asarray(sum((a * index + b) % MODULUS for a, b in numbers))
 
 
 def score_traffic(judge: Judge, credit: Credit, scenario: Scenario, bound: int, full: int) -> None:

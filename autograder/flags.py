@@ -11,6 +11,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from autograder.paths import REFERENCE, module_files
 from autograder.text import safe_line
 
 _MOST = 20
@@ -25,6 +26,9 @@ _WORDS = {
     rb"|^[ \t]*(?:torch|dist|time|np|numpy|multirank)(?:\.\w+)+[ \t]*=(?!=)",
     "could pass data past the record of communication": rb"\bopen\(|/dev/shm\b|\bmmap\b"
     rb"|\bshared_memory\b|\bFileStore\b|\bTCPStore\b",
+    "could communicate past the record": rb"\bmultirank\.(?:recording|processes)\b|\b_recorder\b"
+    rb"|\._(?:inner|real)\.(?:all|barrier|broadcast|gather|recv|reduce|scatter|send)"
+    rb"|\b_get_default_store\b|\btorch\.ops\.c10d|\b_distributed_c10d\b",
     "packs objects that run code": rb"\bpickle\b|\bmarshal\b|\b__reduce(?:_ex)?__\b",
 }
 _PATTERNS = {why: re.compile(words, re.MULTILINE) for why, words in _WORDS.items()}
@@ -37,9 +41,13 @@ _MEANT_FOR_OTHERS = re.compile(
 def suspicions(files: Mapping[str, bytes], ignored: Sequence[str] = ()) -> list[str]:
     """One line for each thing, with its file and line, at most twenty.
 
+    Modules that are as they were handed out are not looked at.
+
     ignored: names of what the submission held besides its modules.
     """
-    odd = itertools.chain(_odd_names(ignored), _odd_lines(files))
+    handed_out = module_files(REFERENCE)  # what has no gaps to fill is the same there
+    theirs = {name: text for name, text in files.items() if text != handed_out.get(name)}
+    odd = itertools.chain(_odd_names(ignored), _odd_lines(theirs))
     found = list(itertools.islice(odd, _MOST + 1))
     return [*found[:_MOST], "and more like these"] if len(found) > _MOST else found
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 Kind = Literal["values", "edges", "cost", "order"]
 
+# Seconds that the checks of a grading may take: platforms end one after ten minutes, and the
+# reference takes under two.
+BUDGET = 480.0
+
 # How much of a row's texts is kept: a result with a hundred rows stays within a few megabytes.
 LINES, WIDTH = 60, 300
 

@@ -19,17 +19,21 @@ from typing import Any, TypeVar
 import torch
 
 import multirank
+from autograder import traffic
 from autograder.backend import GLOO, Backend
 from autograder.compare import Array
 from autograder.confine.boundary import Boundary, boundary
+from autograder.confine.counters import Count
 from autograder.confine.modes import Confinement, choose
 from autograder.failure import CheckFailed
 from autograder.grade import Outcome
 from autograder.inputs import Seed
 from autograder.paths import CASES, ORACLES, ROOT, module_files
+from autograder.text import safe_line
 from multirank import Ending, Run, Source, Trace
 
 GROUP = "members"  # what the sub-group of a case is called in its world
+_MOST_REPLACED = 20  # names that are shown
 _PICTURE = 60_000  # bytes of a timeline
 RESULT_BYTES = 64 << 20  # of tensors that a rank may return from one call; cases return far less
 TIMEOUT = 10.0  # seconds for one call, unless a check says otherwise; right ones take milliseconds
@@ -177,7 +181,7 @@ class Judge:
             def call(inputs: Sequence[Mapping[str, Any] | None]) -> Answer:
                 if of_reference:
                     run = _call(world, case, inputs, 60.0).check()
-                    return Answer(run.results, run.trace, run.seconds)
+                    return Answer(_outputs(run), run.trace, run.seconds)
                 return self._answer(world, around, case, inputs, TIMEOUT)
 
             world.hold()
@@ -194,7 +198,9 @@ class Judge:
         limit = min(timeout, self.time_left())
         if limit <= 0:
             raise _out_of_time()
+        before = around.moved(case.world_size)
         run = _call(world, case, inputs, limit)
+        self._compare_with_the_kernel(run, case, before, around)
         self.log = "".join(_printed(rank) for rank in run.ranks) or self.log
         self._draw(run)
         self._note_oddities(run, around)
@@ -209,7 +215,7 @@ class Judge:
         _refuse_unrecorded(run.trace)
         _refuse_forbidden(run.trace, case.allowed)
         _refuse_unfinished(run.trace, case.allowed)
-        return Answer(run.results, run.trace, run.seconds)
+        return Answer(_outputs(run), run.trace, run.seconds)
 
     def _draw(self, run: Run) -> None:
         """At once, so that the run and all its results need not be kept."""
@@ -235,6 +241,19 @@ class Judge:
             self.flags.append(around.complaint)
         if run.trace.damaged:
             self.flags.append("something wrote into the record of what was communicated")
+        for rank in run.ranks if run.ok else ():
+            for name in _replaced(rank.result):
+                self.flags.append(f"something has put another function in the place of {name}")
+
+    def _compare_with_the_kernel(
+        self, run: Run, case: Case, before: Sequence[Count] | None, around: Boundary
+    ) -> None:
+        """Where all messages must be the submission's own, which alone are recorded in full."""
+        after = around.moved(case.world_size) if run.ok and before and case.allowed else None
+        if before and after:
+            moved = [late - early for early, late in zip(before, after, strict=True)]
+            for odd in traffic.disagreements(run.trace, moved):
+                self.flags.append(f"{odd} ({self._told_facts})")
 
     def note(self, facts: Mapping[str, str]) -> None:
         """From now on the check runs with these facts."""
@@ -267,7 +286,7 @@ class Judge:
     ) -> list[Answer]:
         with self._world(case, files) as (world, _):
             runs = [_call(world, case, inputs, 60.0).check() for inputs in calls]
-        return [Answer(run.results, run.trace) for run in runs]
+        return [Answer(_outputs(run), run.trace) for run in runs]
 
     @contextlib.contextmanager
     def _world(
@@ -317,6 +336,19 @@ def _call(
     }
     drive = _source("cases/drive.py", "drive", arguments)
     return world.call(drive, inputs=multirank.per_rank(inputs), timeout=timeout, check=False)
+
+
+def _outputs(run: Run) -> list[Any]:
+    """What the case returned on each rank, or whatever a submission gave in its place."""
+    results = run.results
+    return [one.get("outputs") if isinstance(one, dict) else None for one in results]
+
+
+def _replaced(result: object) -> list[str]:
+    """Which functions a rank says are not what they were; it may say anything."""
+    names = result.get("replaced") if isinstance(result, dict) else None
+    said = names if isinstance(names, list) else ["what looks whether functions were replaced"]
+    return [safe_line(name) for name in said[:_MOST_REPLACED] if isinstance(name, str)]
 
 
 def array(tensor: torch.Tensor) -> Array:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +29,8 @@ ATTEMPTS = 3
 HOPELESS = 2
 QUIET = (0.8, 1.25)  # of the reference to itself; else the machine says nothing
 AGREES = (1 / 1.5, 1.5)
+MODULUS = 4093  # of the numbers that are summed: prime, so that no chunk is like another
+_SAMPLES, _SAMPLE = 16, 64  # so many pieces of each result are looked at, each so long
 LEADERBOARD = "Bus bandwidth of all_reduce, over the reference's"
 
 Turn = Callable[[LiveWorld], float]
@@ -115,7 +116,7 @@ def require_agreement(judge: Judge) -> None:
         for function in ("clocked_all_reduce", "measure_for_real")
     )
     judge.note(used.facts | {"operation": "torch's all_reduce"})
-    with judge.alone(), judge.live(clock, of_reference=True) as clocked:
+    with judge.live(clock, of_reference=True) as clocked:
 
         def turn(world: LiveWorld) -> float:
             answer = world.call([{"numel": used.numel}] * used.ranks)
@@ -124,11 +125,11 @@ def require_agreement(judge: Judge) -> None:
                 raise CheckFailed("measure reports a time that is not above 0")
             return took
 
-        with judge.live(measure) as ours:
+        with judge.live(measure) as ours, judge.alone():
             ratio = best_ratio(lambda: paired_ratio(ours, clocked, turn), AGREES[1], AGREES[0])
         if AGREES[0] <= ratio <= AGREES[1]:
             return
-        with judge.live(measure, of_reference=True) as reference:
+        with judge.live(measure, of_reference=True) as reference, judge.alone():
             if not is_quiet(paired_ratio(reference, clocked, turn)):
                 raise TooNoisy
     raise CheckFailed(
@@ -145,8 +146,7 @@ def is_quiet(ratio: float) -> bool:
 def score_all_reduce(judge: Judge) -> Score | None:
     """What the submission's all_reduce takes, as a ratio to the reference's; None: too noisy.
 
-    On zeros, whose sums stay zeros however often; what the ranks hold after a last call, with
-    other numbers, must be right.
+    Each rank has other numbers, and new ones for each call; what comes out of each must be right.
 
     Raises:
         CheckFailed: it is not.
@@ -154,45 +154,62 @@ def score_all_reduce(judge: Judge) -> Score | None:
     used = setting(judge.backend)
     case = Case("collectives", "timed", used.ranks, allowed=ALLOWED)
     judge.note(used.facts)
+    rng = judge.seed.generator("timed")
 
     def turn(world: LiveWorld) -> float:
-        answer = world.call(_inputs(used, used.calls, [None] * used.ranks))
-        return _seconds(answer, used.ranks) if judge.backend.on_gpus else answer.seconds
+        return _turn(world, used, rng, by_ranks=judge.backend.on_gpus)
 
     def scored(ratio: float) -> Score:
         return score_measured(ratio, used.ranks, 4 * used.numel, used.room)
 
-    with judge.alone(), judge.live(case, of_reference=True) as reference:
-        with judge.live(case) as ours:
+    with judge.live(case, of_reference=True) as reference:
+        with judge.live(case) as ours, judge.alone():
             ratio = best_ratio(lambda: paired_ratio(ours, reference, turn), float(used.room))
-            _require_right_sums(judge, used, ours)
         judge.leaderboard[LEADERBOARD] = round(1 / ratio, 2)
         if scored(ratio).part == 1:
             return scored(ratio)
-        with judge.live(case, of_reference=True) as again:
+        with judge.live(case, of_reference=True) as again, judge.alone():
             if is_quiet(paired_ratio(again, reference, turn)):
                 return scored(ratio)
         del judge.leaderboard[LEADERBOARD]
         return None
 
 
-def _inputs(used: Setting, calls: int, fills: Sequence[float | None]) -> list[dict[str, Any]]:
-    return [{"elements": used.numel, "calls": calls, "fill": fill} for fill in fills]
+def _turn(world: LiveWorld, used: Setting, rng: np.random.Generator, by_ranks: bool) -> float:
+    """Seconds of some all_reduces of new numbers, whose results are right.
+
+    by_ranks: by the ranks' own clocks; else by ours.
+
+    Raises:
+        CheckFailed: they are not.
+    """
+    calls = used.calls + by_ranks  # GPUs meet in one that is not timed
+    numbers = rng.integers(1, MODULUS, size=(used.ranks, calls, 2))
+    world.call(
+        [
+            {"do": "fill", "elements": used.numel, "modulus": MODULUS, "numbers": own.tolist()}
+            for own in numbers
+        ]
+    )
+    timed = world.call([{"do": "sum"}] * used.ranks)
+    last = used.numel - _SAMPLE
+    starts = [0, *rng.integers(0, last + 1, size=_SAMPLES - 2).tolist(), last]
+    shown = world.call([{"do": "show", "starts": starts, "length": _SAMPLE}] * used.ranks)
+    index = np.array(starts)[:, None] + np.arange(_SAMPLE)
+    for rank in range(used.ranks):
+        pieces = shown.get(rank, "pieces", list)
+        for place in range(calls):
+            terms = (index * a + b for a, b in numbers[:, place])
+            expected = torch.from_numpy(sum(one % MODULUS for one in terms)).float()
+            found = pieces[place] if place < len(pieces) else None
+            if not isinstance(found, torch.Tensor) or not torch.equal(found, expected):
+                raise CheckFailed(
+                    f"rank {rank}'s result is wrong in one of many calls, so its cost does not "
+                    "count"
+                )
+    return _seconds(timed, used.ranks) if by_ranks else timed.seconds
 
 
 def _seconds(answer: Answer, ranks: int) -> float:
     """What the slowest rank reports; NaN where one reports that."""
     return float(np.max([answer.get(rank, "seconds", float) for rank in range(ranks)]))
-
-
-def _require_right_sums(judge: Judge, used: Setting, world: LiveWorld) -> None:
-    numbers = [int(one) for one in judge.seed.generator().integers(1, 1000, size=used.ranks)]
-    with world.running():
-        answer = world.call(_inputs(used, 1, [float(one) for one in numbers]))
-    for rank in range(used.ranks):
-        sample = answer.get(rank, "sample", torch.Tensor)
-        if not torch.equal(sample, torch.full((len(sample),), float(sum(numbers)))):
-            raise CheckFailed(
-                f"rank {rank}'s result is wrong after several calls with the same tensor, so its "
-                "cost does not count"
-            )

@@ -144,11 +144,11 @@ def _require_parameters(module: str, function: str, found: object, asked: Parame
         return
     if not isinstance(found, list):
         raise CheckFailed(f"{function} in {module}.py is not a function")
-    given = [
-        (str(one[0]), str(one[1]), bool(one[2]))
-        for one in found
-        if isinstance(one, list) and len(one) == 3
-    ]
+    given: Parameters = []
+    for one in found:
+        match one:
+            case [str(name), str(kind), bool(has_default)]:
+                given.append((name, kind, has_default))
     if not _accepts(given, asked):
         wanted = ", ".join(name for name, _, _ in asked)
         has = ", ".join(name for name, _, _ in given)

@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def measure(root: Path = _HERE.parent) -> list[Progress]:
-    """Runs the public tests, which show their dots, and reads off what they say.
+    """Runs the public tests, and reads off what they say.
 
     root: the folder that `assignment/` and `tests/` lie in.
 
@@ -98,8 +98,9 @@ def measure(root: Path = _HERE.parent) -> list[Progress]:
         results = Path(folder) / "results.xml"
         command = [sys.executable, "-m", "pytest", str(_TESTS), f"--implementation={PACKAGE}"]
         command += ["-n", str(_workers()), "--dist", "loadfile", "-q", "--tb=no", "--no-summary"]
-        print("Running the public tests:", flush=True)
-        done = subprocess.run([*command, f"--junitxml={results}"], cwd=root)
+        print("Running the public tests, which takes about a minute ...", flush=True)
+        command.append(f"--junitxml={results}")
+        done = subprocess.run(command, cwd=root, stdout=subprocess.DEVNULL)
         if done.returncode not in _ENDED_WELL or not results.is_file():
             raise NoResults(
                 f"pytest could not run the tests (exit code {done.returncode}); what it says:\n"
@@ -153,7 +154,10 @@ def report(found: Sequence[Progress]) -> list[str]:
         )
     earned = sum(problem.earned for problem in found)
     most = sum(problem.public_points for problem in found)
-    return [*lines, "", f"{_points(earned)} of {_points(most)} public points", "", *_next(found)]
+    tests = [test for problem in found for test in problem.tests]
+    passed = sum(test.passed for test in tests)
+    total = f"{_points(earned)} of {_points(most)} public points"
+    return [*lines, "", f"{total}; {passed} of {len(tests)} tests pass", "", *_next(found)]
 
 
 def _next(found: Sequence[Progress]) -> list[str]:

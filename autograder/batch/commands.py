@@ -13,15 +13,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.text import Text
 
-import multirank
-from autograder import circumstances
 from autograder import manifest as manifests
-from autograder.backend import BackendName, NoSuchBackend
-from autograder.backend import find as find_backend
 from autograder.batch import (
     adjustments,
     conduct,
@@ -30,13 +25,11 @@ from autograder.batch import (
     movement,
     outcome,
     page,
-    replay,
     similarity,
     statistics,
 )
 from autograder.batch import needs as machine
-from autograder.batch.executor import Executor
-from autograder.batch.local import LocalExecutor
+from autograder.batch.executor import CannotGradeHere, Executor, NoSlurm, SlurmOptions
 from autograder.batch.people import Entry
 from autograder.batch.scoring import (
     ClassGrades,
@@ -46,24 +39,15 @@ from autograder.batch.scoring import (
     score,
     standing_grading,
 )
-from autograder.batch.slurm import NoSlurm, SlurmExecutor, SlurmOptions
 from autograder.batch.sources import NoSubmissions, find
 from autograder.batch.store import Place, Store
-from autograder.confine import process
-from autograder.confine.modes import CannotConfine, Isolation, choose
 from autograder.digest import grader_digest
-from autograder.grade import Outcome
-from autograder.inputs import SecretError
-from autograder.intake import NoSuchSubmission, UnusableSubmission
+from autograder.inputs import SecretError, secret_of
 from autograder.manifest import Manifest
 from autograder.paths import REFERENCE
-from autograder.text import safe, safe_line
+from autograder.text import safe
 
 DONE, USAGE, FAULT, INTERRUPTED = 0, 2, 3, 130
-
-
-class NotOfficial(ValueError):
-    """Official grades were asked for, and these would not be."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +57,7 @@ class Options:
     path: Path
     out: Path
     asked: conduct.Asked
-    backend: BackendName = BackendName.GLOO
+    backend: str = "gloo"
     isolation: str = "auto"
     official: bool = False
     seed: int | None = None
@@ -104,13 +88,13 @@ def settings_of(options: Options, manifest: Manifest) -> conduct.Settings:
     Raises:
         SecretError: the course's secret cannot be used.
     """
-    on_gpus = options.backend is BackendName.NCCL
+    on_gpus = options.backend == "nccl"
     return conduct.Settings(
         manifest.on_gpus() if on_gpus else manifest,
         grader_digest(),
-        circumstances.secret(options.seed),
-        machine.needs_of(manifest.problems, on_gpus=on_gpus),
-        options.backend.value,
+        secret_of(options.seed),
+        machine.needs_of(manifest.problems, gpus=machine.GPUS if on_gpus else 0),
+        options.backend,
         options.isolation,
         options.official,
         options.image,
@@ -130,50 +114,13 @@ def batch(console: Console, options: Options) -> int:
         console.print(Text(told))
         return INTERRUPTED
     except (NoSubmissions, conduct.UnknownName, adjustments.BadAdjustments) as error:
-        return _failed(console, USAGE, str(error))
+        return failed(console, USAGE, str(error))
     except (manifests.ManifestError, SecretError, machine.TooFewGPUs, NoSlurm) as error:
-        return _failed(console, USAGE, str(error))
-    except (CannotConfine, NoSuchBackend, NotOfficial) as error:
-        return _failed(console, USAGE, str(error))
+        return failed(console, USAGE, str(error))
+    except CannotGradeHere as error:
+        return failed(console, USAGE, str(error))
     except Exception:
-        return _failed(console, FAULT, traceback.format_exc())
-
-
-def replay_check(
-    console: Console,
-    path: Path,
-    check: str,
-    out: Path | None,
-    submission: Path | None,
-    seed: int | None,
-    isolation: Isolation,
-) -> int:
-    """Runs a check again and writes the explanation; the exit code."""
-    process.hide()
-    multirank.start()
-    try:
-        replayed = replay.replay(
-            path,
-            check,
-            manifests.load(REFERENCE),
-            submission=submission,
-            seed=seed,
-            isolation=isolation,
-        )
-    except (replay.CannotReplay, SecretError, UnusableSubmission, NoSuchSubmission) as error:
-        return _failed(console, USAGE, str(error))
-    except (manifests.ManifestError, CannotConfine, NoSuchBackend) as error:
-        return _failed(console, USAGE, str(error))
-    except Exception:
-        return _failed(console, FAULT, traceback.format_exc())
-    told = replay.explanation(replayed)
-    folder = path if path.is_dir() else path.parent
-    name = f"replay-{replayed.now.check_id.replace('/', '-')}.md"
-    target = out or folder / files.as_name(name)
-    files.replace(target, told)
-    console.print(Text(told))
-    console.print(Text(safe_line(str(target), 1000), style="dim"), soft_wrap=True)
-    return FAULT if replayed.now.outcome is Outcome.GRADER_FAULT else DONE
+        return failed(console, FAULT, traceback.format_exc())
 
 
 def diff(console: Console, old: Path, new: Path) -> int:
@@ -182,7 +129,7 @@ def diff(console: Console, old: Path, new: Path) -> int:
         manifest = manifests.load(REFERENCE)
         before, after = movement.read(old, manifest), movement.read(new, manifest)
     except (movement.NothingToCompare, manifests.ManifestError) as error:
-        return _failed(console, USAGE, str(error))
+        return failed(console, USAGE, str(error))
     moves = movement.moves(before, after)
     live.show_moves(console, moves)
     lower = sum(move.after < move.before for move in moves)
@@ -197,33 +144,23 @@ def diff(console: Console, old: Path, new: Path) -> int:
     return DONE
 
 
-def _failed(console: Console, code: int, said: str) -> int:
+def failed(console: Console, code: int, said: str) -> int:
+    """Says why; the exit code."""
     console.print(safe(said), style="red", markup=False, highlight=False)
     return code
 
 
 def on_this_machine(store: Store, settings: conduct.Settings, options: Options) -> Executor:
-    """The local executor, with as many workers as there is room for.
+    """The local executor, with as many workers as there is room for."""
+    from autograder.batch.here import local_executor  # with torch: only where there is work
 
-    Raises:
-        CannotConfine, NoSuchBackend, NotOfficial: what the workers would only fail with.
-    """
-    confinement, backend = choose(Isolation(settings.isolation)), find_backend(options.backend)
-    about = circumstances.about(settings.manifest, settings.secret, (), confinement, backend)
-    if settings.official and about.unofficial:
-        raise NotOfficial(f"The grades would not be official: {'; '.join(about.unofficial)}.")
-    slots = machine.slots(
-        settings.needs,
-        cores=machine.cores_here(),
-        memory=machine.memory_here(),
-        gpus=[str(number) for number in range(torch.cuda.device_count())],
-        most=options.at_once,
-    )
-    return LocalExecutor(slots, store.out / "log")
+    return local_executor(store.out, settings, options.at_once)
 
 
 def on_slurm(store: Store, settings: conduct.Settings, options: Options) -> Executor:
     """The Slurm executor."""
+    from autograder.batch.slurm import SlurmExecutor
+
     assert options.slurm is not None
     return SlurmExecutor(store.out / "slurm", settings.needs, options.slurm)
 
@@ -238,6 +175,7 @@ def run(
     store, manifest = Store(options.out), settings.manifest
     asked = conduct.understood(options.asked, manifest)
     store.make()
+    adjustments.read(store.out)  # a mistake in it is told now, not after a night
     found = find(options.path, store.out / "unpacked")
     chosen = conduct.chosen(found, asked)
     others = [entry for entry in found.entries if entry not in chosen]

@@ -17,7 +17,7 @@ from autograder.batch import scoring
 from autograder.batch.executor import Ended, Executor
 from autograder.batch.needs import Needs
 from autograder.batch.people import Entry
-from autograder.batch.sources import Class
+from autograder.batch.sources import Class, NoSubmissions
 from autograder.batch.store import Place, Status, Store, Task
 from autograder.inputs import Secret
 from autograder.intake import NoSuchSubmission, Submission, UnusableSubmission, take
@@ -25,7 +25,6 @@ from autograder.manifest import Manifest
 from autograder.text import safe_line
 
 _TICK = 0.5  # seconds between two looks at what runs
-_UNREADABLE = "This could not be read at all."
 
 
 @dataclass(frozen=True)
@@ -186,12 +185,17 @@ def _planned(store: Store, settings: Settings, entry: Entry, asked: Asked, reque
 
 
 def _taken(path: Path, manifest: Manifest) -> tuple[Submission, str]:
-    """What was handed in, and why nothing in it can be graded."""
+    """What was handed in, and why nothing in it can be graded.
+
+    Raises:
+        NoSubmissions: it cannot be read.
+    """
     try:
         return take(path, known=manifest.modules), ""
-    except (UnusableSubmission, NoSuchSubmission) as error:
-        why = str(error) if isinstance(error, UnusableSubmission) else _UNREADABLE
-        return Submission({}, [], safe_line(path.name)), why
+    except UnusableSubmission as error:
+        return Submission({}, [], safe_line(path.name)), str(error)
+    except NoSuchSubmission as error:  # which is no student's fault
+        raise NoSubmissions(str(error)) from None
 
 
 def _latest_done(earlier: Sequence[Place], digest: str) -> Place | None:

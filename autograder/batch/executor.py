@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from autograder.batch.store import Place
@@ -20,6 +20,28 @@ class Ended:
     place: Place
     died: str = ""
     elsewhere: bool = False
+
+
+class CannotGradeHere(RuntimeError):
+    """This machine cannot grade as it was asked to; the message says why."""
+
+
+class NoSlurm(RuntimeError):
+    """Slurm cannot be used here, or refuses what it is asked for; the message says why."""
+
+
+@dataclass(frozen=True)
+class SlurmOptions:
+    """How jobs are submitted.
+
+    command: what starts Python, such as "apptainer exec --bind {out} grader.sif python"; {out}
+    stands for the batch's folder. extra: further options of sbatch, by name.
+    """
+
+    partition: str = ""
+    command: str = ""
+    at_once: int = 0
+    extra: Mapping[str, str] = field(default_factory=dict)
 
 
 class Executor(Protocol):

@@ -25,6 +25,7 @@ from autograder.confine.modes import Isolation, choose
 from autograder.flags import suspicions
 from autograder.grade import Grade, Outcome, Row
 from autograder.grading import Grading
+from autograder.inputs import secret_of
 from autograder.intake import Ignored
 from autograder.manifest import Course, Manifest, load_problems
 from autograder.paths import REFERENCE, module_files
@@ -44,7 +45,7 @@ def grade(task: Task, place: Place) -> Grade:
     manifest = _manifest(task)
     confinement = choose(Isolation(task.isolation))
     backend = backends.find(BackendName(task.backend))
-    secret = circumstances.secret(task.seed)
+    secret = secret_of(task.seed)
     base = _base(task, place)
     only = _still_to_be_judged(place) or list(task.only)
     about = circumstances.about(manifest, secret, [] if base else only, confinement, backend)

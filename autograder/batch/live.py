@@ -121,7 +121,8 @@ def summary(console: Console, grades: ClassGrades, out: Path, moves: Sequence[Mo
     """What came of it: counts, what needs somebody, where the files are."""
     standings = [one.standing for one in grades.scored]
     counts = [f"{standings.count(one)} {one.value}" for one in Standing if one in standings]
-    console.print(Text(f"{len(standings)} submissions: {', '.join(counts)}."))
+    submissions = f"{len(standings)} submission{'s' if len(standings) != 1 else ''}"
+    console.print(Text(f"{submissions}: {', '.join(counts)}."))
     for one in grades.scored:
         if one.standing is Standing.FAULT:
             last = one.state.faults[-1].text.strip().splitlines() or [""]

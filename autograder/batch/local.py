@@ -27,7 +27,7 @@ from autograder.paths import ROOT
 from autograder.report import RESULTS
 
 COMMAND = (sys.executable, "-m", "autograder.batch.grader")
-STALLED = 420.0  # seconds without a check that ended: longer than any, and than any turn
+STALLED = 600.0  # seconds without a check that ended: longer than any, and than its turns
 _PATIENCE = 15.0  # seconds for a worker to leave things tidy
 
 

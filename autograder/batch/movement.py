@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from autograder.batch.people import Entry
-from autograder.batch.scoring import Record, Scored, score, standing_grading
+from autograder.batch.scoring import Record, Scored, score, standing_grading, total
 from autograder.batch.store import Place, Status, Store
 from autograder.grade import points_text
 from autograder.manifest import Manifest
@@ -43,7 +43,7 @@ class Points:
 
     @property
     def total(self) -> Fraction:
-        return sum((points for _, points in self.checks.values()), Fraction(0))
+        return total(points for _, points in self.checks.values())
 
 
 def points_of(scored: Scored) -> Points:
@@ -84,12 +84,15 @@ def moves(before: Mapping[str, Points], after: Mapping[str, Points]) -> list[Mov
 
 def of_regrade(before: Iterable[Scored], after: Iterable[Scored], manifest: Manifest) -> list[Move]:
     """What a run of a batch moves, with what it would but for being lower."""
-    old = {one.entry.name: points_of(one) for one in before if one.record}
+    old = {one.entry.name: one for one in before if one.record}
     found = []
     for one in after:
-        if one.entry.name not in old or one.record is None:
+        earlier = old.get(one.entry.name)
+        if earlier is None or one.record is None:
             continue
-        was, now = old[one.entry.name], points_of(one)
+        if one.place == earlier.place and not one.kept_over:
+            continue
+        was, now = points_of(earlier), points_of(one)
         if one.kept_over:
             lower = score(one.entry, Place(one.place.path.parent / one.kept_over), manifest)
             now = points_of(lower)

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder.backend import ENOUGH_GPUS
-from autograder.grading import BUDGET
+from autograder.grade import BUDGET
 from autograder.manifest import Problem
 
+GPUS = 4  # that a grading on them gets: the ranks of most checks
 MEMORY = 4 << 30  # bytes; 8 ranks at 64 MiB, and the grader, stay within
 _FIXED, _PER_PROBLEM = 60.0, 45.0  # seconds, of a budget for some problems alone
 _START = 60.0  # seconds for imports on a cold file system, and for the reports
@@ -44,20 +44,18 @@ class Needs:
 
     @property
     def minutes(self) -> int:
-        """Until a job is ended from outside: longer than a grading ever takes."""
-        return int(-(-(1.25 * self.budget + _START) // 60))
+        """Until a job is ended from outside: more than a grading takes, and waits for turns."""
+        return int(-(-(2 * self.budget + _START) // 60))
 
 
-def needs_of(problems: Sequence[Problem], *, on_gpus: bool, gpus: int = 0) -> Needs:
+def needs_of(problems: Sequence[Problem], *, gpus: int) -> Needs:
     """What grading these problems takes.
 
-    gpus: how many each grading gets, where it is graded on them.
+    gpus: how many a grading gets; 0 where it is not graded on them.
     """
     eight = any(problem.module in _UP_TO_8_RANKS for problem in problems)
     budget = min(BUDGET, _FIXED + _PER_PROBLEM * len(problems))
-    return Needs(
-        _MOST_RANKS if eight else _FEW_RANKS, (gpus or ENOUGH_GPUS) if on_gpus else 0, budget
-    )
+    return Needs(_MOST_RANKS if eight else _FEW_RANKS, gpus, budget)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -39,13 +39,14 @@ _MADE = ".made"
 
 def write(store: Store, grades: ClassGrades, manifest: Manifest) -> None:
     """Everything but the page for staff."""
-    files.replace_if_other(store.out / CSV, as_csv(grades.finals, manifest))
-    files.replace_if_other(store.out / LINES, as_lines(grades.finals, manifest))
+    told = [as_record(final) for final in grades.finals]
+    files.replace_if_other(store.out / CSV, as_csv(told, manifest))
+    files.replace_if_other(store.out / LINES, as_lines(told))
     for final in grades.finals:
         write_student(store, final)
 
 
-def as_csv(finals: Sequence[Final], manifest: Manifest) -> str:
+def as_csv(records: Sequence[Mapping[str, Any]], manifest: Manifest) -> str:
     """The gradebook. `final` is empty while it is not known: never a zero that was not earned."""
     problems = [problem.id for problem in manifest.problems]
     columns = [
@@ -56,20 +57,17 @@ def as_csv(finals: Sequence[Final], manifest: Manifest) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    for final in finals:
-        told = as_record(final)
-        earned = told.pop("problems")
+    for told in records:
+        earned = told["problems"]
         row = {**told, "overrides": " ".join(told["overrides"]), "flags": len(told["flags"])}
         cells = [row[column] for column in columns if column not in problems]
         writer.writerow([_cell(cell) for cell in [*cells, *(earned.get(id) for id in problems)]])
     return text.getvalue()
 
 
-def as_lines(finals: Sequence[Final], manifest: Manifest) -> str:
+def as_lines(records: Sequence[Mapping[str, Any]]) -> str:
     """A line of JSON for each student."""
-    return "".join(
-        json.dumps(as_record(final), ensure_ascii=False, allow_nan=False) + "\n" for final in finals
-    )
+    return "".join(json.dumps(told, ensure_ascii=False, allow_nan=False) + "\n" for told in records)
 
 
 def as_record(final: Final) -> dict[str, Any]:
@@ -112,7 +110,7 @@ def as_record(final: Final) -> dict[str, Any]:
         "kept_over": scored.kept_over,
         "official": scored.record.official if scored.record else None,
         "flags": list(scored.record.flags) if scored.record else [],
-        "problems": {id: _number(earned) for id, (earned, _) in scored.by_problem().items()},
+        "problems": {id: _number(earned) for id, (earned, _) in scored.by_problem.items()},
     }
 
 

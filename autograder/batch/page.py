@@ -174,7 +174,7 @@ def _student(final: Final) -> dict[str, Any]:
                 "a" if earned == of else "s" if earned else "n",
                 f"{id}: {points_text(earned)} of {points_text(of)}",
             )
-            for id, (earned, of) in scored.by_problem().items()
+            for id, (earned, of) in scored.by_problem.items()
         ],
     }
 

@@ -8,21 +8,29 @@ seeds or the reference.
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.text import Text
+
+import multirank
 from autograder import circumstances
-from autograder.backend import BackendName, find
-from autograder.batch import records
+from autograder.backend import BackendName, NoSuchBackend, find
+from autograder.batch import files, records
+from autograder.batch.commands import DONE, FAULT, USAGE, failed
 from autograder.batch.outcome import GRADING
 from autograder.batch.store import SUBMISSION
-from autograder.confine.modes import Isolation, choose
-from autograder.grade import Row, points_text
+from autograder.confine import process
+from autograder.confine.modes import CannotConfine, Isolation, choose
+from autograder.grade import Outcome, Row, points_text
 from autograder.grading import Grading
-from autograder.intake import take
-from autograder.manifest import Manifest
+from autograder.inputs import SecretError, secret_of
+from autograder.intake import NoSuchSubmission, UnusableSubmission, take
+from autograder.manifest import Manifest, ManifestError, load
 from autograder.paths import REFERENCE, module_files
 from autograder.report import RECORD
 from autograder.text import fenced_markdown, safe_line
@@ -74,7 +82,7 @@ def replay(
         hint = f"; did you mean {', '.join(near)}?" if near else "."
         raise CannotReplay(f"There is no check {safe_line(check)!r} in this grade{hint}")
     before = rows[check]
-    secret = circumstances.secret(seed)
+    secret = secret_of(seed)
     if secret.fingerprint != record["grading"]["secret_fingerprint"]:
         raise CannotReplay(
             "This was graded with another secret, so its inputs would be others. Set "
@@ -143,3 +151,40 @@ def _result(replayed: Replayed) -> str:
         then = f"{before.outcome.value}, {points_text(before.score)} points"
         return f"{again} It came out otherwise: {earned}. When it was graded: {then}."
     return f"{again} It came out the same: {earned}."
+
+
+def command(
+    console: Console,
+    path: Path,
+    check: str,
+    out: Path | None,
+    submission: Path | None,
+    seed: int | None,
+    isolation: Isolation,
+) -> int:
+    """Runs a check again and writes the explanation; the exit code."""
+    process.hide()
+    multirank.start()
+    try:
+        replayed = replay(
+            path,
+            check,
+            load(REFERENCE),
+            submission=submission,
+            seed=seed,
+            isolation=isolation,
+        )
+    except (CannotReplay, SecretError, UnusableSubmission, NoSuchSubmission) as error:
+        return failed(console, USAGE, str(error))
+    except (ManifestError, CannotConfine, NoSuchBackend) as error:
+        return failed(console, USAGE, str(error))
+    except Exception:
+        return failed(console, FAULT, traceback.format_exc())
+    told = explanation(replayed)
+    folder = path if path.is_dir() else path.parent
+    name = f"replay-{replayed.now.check_id.replace('/', '-')}.md"
+    target = out or folder / files.as_name(name)
+    files.replace(target, told)
+    console.print(Text(told))
+    console.print(Text(safe_line(str(target), 1000), style="dim"), soft_wrap=True)
+    return FAULT if replayed.now.outcome is Outcome.GRADER_FAULT else DONE

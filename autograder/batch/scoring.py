@@ -48,7 +48,7 @@ class _Points(msgspec.Struct, frozen=True):
 
     @property
     def fraction(self) -> Fraction:
-        return Fraction(self.exact)
+        return _fraction(self.exact)
 
 
 class CheckResult(msgspec.Struct, frozen=True):
@@ -115,8 +115,7 @@ def _read(path: Path, changed: int, inode: int) -> Record:
 # --- One submission -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Counted:
+class Counted(msgspec.Struct, frozen=True):
     """One check as it counts. override: the one that changed it."""
 
     result: CheckResult
@@ -150,7 +149,7 @@ class Scored:
     kept_over: str = ""
     """The key of a newer grading that would have lowered it, and was not taken."""
 
-    @property
+    @functools.cached_property
     def standing(self) -> Standing:
         if self.record is None:
             faulty = self.state.given_up
@@ -159,13 +158,16 @@ class Scored:
             return Standing.OPEN
         return Standing.UNUSABLE if self.unusable else Standing.FINAL
 
+    @functools.cached_property
     def by_problem(self) -> dict[str, tuple[Fraction, Fraction]]:
         """What each problem earned, and of how many points."""
-        totals: dict[str, tuple[Fraction, Fraction]] = {}
+        of_problem: dict[str, list[Counted]] = {}
         for one in self.checks:
-            earned, of = totals.get(one.result.problem, (Fraction(0), Fraction(0)))
-            totals[one.result.problem] = earned + one.score, of + one.points
-        return totals
+            of_problem.setdefault(one.result.problem, []).append(one)
+        return {
+            id: (total(one.score for one in checks), total(one.points for one in checks))
+            for id, checks in of_problem.items()
+        }
 
 
 def score(entry: Entry, place: Place, manifest: Manifest) -> Scored:
@@ -175,17 +177,38 @@ def score(entry: Entry, place: Place, manifest: Manifest) -> Scored:
     scored = Scored(entry, place, state, unusable=bool(task and task.unusable))
     if record is None:
         return scored
-    weighed = _weighed(record, manifest)
-    checks = tuple(_overridden(weighed, manifest, usable=not scored.unusable))
+    status = place.record.stat()
+    raw, checks = _counted(
+        place.record, status.st_mtime_ns, status.st_ino, manifest, not scored.unusable
+    )
     return replace(
         scored,
         record=record,
         checks=checks,
-        raw=sum((one.score for one in weighed), Fraction(0)),
-        points=sum((one.score for one in checks), Fraction(0)),
-        out_of=sum((one.points for one in checks), Fraction(0)),
-        open=sum((one.points for one in checks if not one.judged), Fraction(0)),
+        raw=raw,
+        points=total(one.score for one in checks),
+        out_of=total(one.points for one in checks),
+        open=total(one.points for one in checks if not one.judged),
     )
+
+
+@functools.lru_cache(4096)
+def _counted(
+    path: Path, changed: int, inode: int, manifest: Manifest, usable: bool
+) -> tuple[Fraction, tuple[Counted, ...]]:
+    """What was earned as it was graded, and the checks as they count."""
+    weighed = _weighed(_read(path, changed, inode), manifest)
+    checks = tuple(_overridden(weighed, manifest, usable=usable))
+    return total(one.score for one in weighed), checks
+
+
+def total(points: Iterable[Fraction]) -> Fraction:
+    """Their sum: by denominator first, since there are few of those and fractions add slowly."""
+    by_denominator: dict[int, int] = {}
+    for one in points:
+        denominator = one.denominator
+        by_denominator[denominator] = by_denominator.get(denominator, 0) + one.numerator
+    return sum((Fraction(n, of) for of, n in by_denominator.items()), Fraction(0))
 
 
 def _weighed(record: Record, manifest: Manifest) -> list[Counted]:
@@ -193,24 +216,21 @@ def _weighed(record: Record, manifest: Manifest) -> list[Counted]:
     now = {problem.id: problem.points for problem in manifest.problems}
     graded = {problem.id: problem.points.fraction for problem in record.problems}
     factors = {
-        id: now[id] / points if points else Fraction(1)
-        for id, points in graded.items()
-        if id in now
+        id: now[id] / points for id, points in graded.items() if id in now and now[id] != points
     }
-    return [
-        Counted(
-            result,
-            _times(result.points.exact, factors[result.problem]),
-            _times(result.score.exact, factors[result.problem]),
-        )
-        for result in record.checks
-        if result.problem in factors
-    ]
+    weighed = []
+    for result in record.checks:
+        if result.problem in now:
+            points, score = result.points.fraction, result.score.fraction
+            if factor := factors.get(result.problem):
+                points, score = factor * points, factor * score
+            weighed.append(Counted(result, points, score))
+    return weighed
 
 
 @functools.lru_cache(4096)
-def _times(exact: str, factor: Fraction) -> Fraction:
-    return Fraction(exact) * factor
+def _fraction(exact: str) -> Fraction:
+    return Fraction(exact)
 
 
 def _overridden(
@@ -224,9 +244,11 @@ def _overridden(
     for one in checks:
         override = overrides.get(one.result.id)
         if override is not None and override.count == "drop":
-            yield replace(one, points=Fraction(0), score=Fraction(0), override=override)
+            yield msgspec.structs.replace(
+                one, points=Fraction(0), score=Fraction(0), override=override
+            )
         elif override is not None and usable:
-            yield replace(one, score=one.points, override=override)
+            yield Counted(one.result, one.points, one.points, override)
         else:
             yield one
 

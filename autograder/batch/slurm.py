@@ -14,12 +14,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import submitit
 
-from autograder.batch.executor import Ended
+from autograder.batch.executor import Ended, NoSlurm, SlurmOptions
 from autograder.batch.files import replace
 from autograder.batch.needs import Needs
 from autograder.batch.store import Place, Status
@@ -27,26 +26,8 @@ from autograder.paths import ROOT
 
 JOB = "job.txt"  # in a grading's directory: the job that has it
 _LOOK = 2.0  # seconds between two looks at the queue
-_GONE = 3  # looks without a job until it is believed to have ended
+_GONE = 2  # looks without a job until it is believed to have ended
 _ARRAY = 500  # jobs in an array; Slurm's own default limit is a thousand
-
-
-class NoSlurm(RuntimeError):
-    """Slurm cannot be used here, or refuses what it is asked for; the message says why."""
-
-
-@dataclass(frozen=True)
-class SlurmOptions:
-    """How jobs are submitted.
-
-    command: what starts Python, such as "apptainer exec --bind {out} grader.sif python"; {out}
-    stands for the batch's folder. extra: further options of sbatch, by name.
-    """
-
-    partition: str = ""
-    command: str = ""
-    at_once: int = 0
-    extra: Mapping[str, str] = field(default_factory=dict)
 
 
 class SlurmExecutor:
@@ -178,14 +159,12 @@ def _parameters(needs: Needs, options: SlurmOptions) -> dict[str, object]:
         "time": needs.minutes,
         "cpus_per_task": needs.cpus,
         "mem": f"{needs.memory >> 20}MB",
-        "stderr_to_stdout": False,
+        "array_parallelism": options.at_once or _ARRAY,
     }
     if needs.gpus:
         asked["gpus_per_node"] = needs.gpus
     if options.partition:
         asked["partition"] = options.partition
-    if options.at_once:
-        asked["array_parallelism"] = options.at_once
     known = submitit.SlurmExecutor._valid_parameters()
     further = {}
     for name, value in options.extra.items():

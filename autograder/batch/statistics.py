@@ -93,14 +93,15 @@ def of_problems(scored: Sequence[Scored]) -> list[OfProblem]:
     """Every problem that was graded, in order."""
     usable = [one for one in scored if one.record is not None and not one.unusable]
     told = {p.id: p for one in usable if one.record for p in one.record.problems}
-    totals = [one.by_problem() for one in usable]
+    totals = [one.by_problem for one in usable]
+    seconds = [_seconds(one) for one in usable]
     found = []
     for id, problem in told.items():
         results = [total[id] for total in totals if id in total]
         if not results:
             continue
         parts = [float(earned / of) if of else 1.0 for earned, of in results]
-        times = [_seconds(one, id) for one in usable]
+        times = [one[id] for one in seconds if id in one]
         found.append(
             OfProblem(
                 id,
@@ -116,8 +117,13 @@ def of_problems(scored: Sequence[Scored]) -> list[OfProblem]:
     return found
 
 
-def _seconds(scored: Scored, problem: str) -> float:
-    return sum(one.result.seconds or 0.0 for one in scored.checks if one.result.problem == problem)
+def _seconds(scored: Scored) -> dict[str, float]:
+    """What each problem took."""
+    found: dict[str, float] = {}
+    for one in scored.checks:
+        problem = one.result.problem
+        found[problem] = found.get(problem, 0.0) + (one.result.seconds or 0.0)
+    return found
 
 
 def causes(checks: Mapping[str, OfCheck], most: int = 20) -> list[tuple[str, int, list[str]]]:

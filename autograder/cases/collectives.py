@@ -7,6 +7,7 @@ them. In a sub-group `group=` is given; otherwise it is left out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from time import monotonic, sleep  # as they are before a submission is imported
 from typing import Any
 
@@ -167,6 +168,15 @@ def build(value: Any, device: torch.device) -> Any:
     return value
 
 
+def fill(tensor: Tensor, a: int, b: int, modulus: int) -> None:
+    """Element i becomes (a i + b) mod m, of what is one-dimensional and large."""
+    period = torch.arange(modulus, dtype=torch.int64, device=tensor.device)
+    period = period.mul(a).add(b).remainder(modulus).to(tensor.dtype)
+    whole = len(tensor) // len(period) * len(period)
+    tensor[:whole].view(-1, len(period)).copy_(period)
+    tensor[whole:] = period[: len(tensor) - whole]
+
+
 def large(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """One call on tensors too large to send: element i is (a i + b) mod m.
 
@@ -177,12 +187,8 @@ def large(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """
     if "starts" in inputs:
         return samples(inputs)
-    period = torch.arange(inputs["modulus"], dtype=torch.int64, device=here.device)
-    period = period.mul(inputs["a"]).add(inputs["b"]).remainder(inputs["modulus"])
-    tensor = result = period.new_empty(inputs["elements"], dtype=torch.float32)
-    whole = len(tensor) // len(period) * len(period)
-    tensor[:whole].view(-1, len(period)).copy_(period)
-    tensor[whole:] = period[: len(tensor) - whole]
+    tensor = result = torch.empty(inputs["elements"], device=here.device)
+    fill(tensor, inputs["a"], inputs["b"], inputs["modulus"])
     function = getattr(impl.collectives, inputs["function"])
     if inputs["root"] is not None:
         function(tensor, inputs["root"])
@@ -202,36 +208,38 @@ def samples(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def timed(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """inputs["calls"] all_reduces in place of inputs["elements"] float32; a sample.
+    """One turn in three calls: tensors get new numbers, all_reduce sums each, pieces come back.
 
-    The tensor is kept from turn to turn. Where "fill" is None it holds zeros, and nothing is done
-    but the calls, so that the time is theirs; else all elements hold that at first.
+    inputs: "do"; to "fill": "elements" of each tensor, float32, and for each "numbers", a and b as
+    in `large`, with "modulus"; to "show": "starts" and "length". To "sum" does nothing but its
+    calls, so that the time is theirs. The tensors are kept from turn to turn.
     """
     state = multirank.context().state
-    tensor = state.setdefault("tensor", torch.zeros(inputs["elements"], device=here.device))
-    if inputs["fill"] is not None:
-        tensor.fill_(inputs["fill"])
-    if here.device.type == "cpu":
-        for _ in range(inputs["calls"]):
-            impl.collectives.all_reduce(tensor)
-        answer: dict[str, Any] = {}
-    else:
-        answer = {"seconds": seconds_on_gpu(impl.collectives.all_reduce, tensor, inputs["calls"])}
-    if inputs["fill"] is not None:
-        answer["sample"] = tensor[:: len(tensor) // 64].clone()
-    return answer
+    match inputs["do"]:
+        case "fill":
+            shape = len(inputs["numbers"]), inputs["elements"]
+            tensors = state.setdefault("tensors", torch.empty(shape, device=here.device).unbind())
+            for tensor, (a, b) in zip(tensors, inputs["numbers"], strict=True):
+                fill(tensor, a, b, inputs["modulus"])
+        case "sum" if here.device.type == "cpu":
+            for tensor in state["tensors"]:
+                impl.collectives.all_reduce(tensor)
+        case "sum":
+            return {"seconds": seconds_on_gpu(impl.collectives.all_reduce, state["tensors"])}
+        case "show":
+            pieces = [tensor.unfold(0, inputs["length"], 1) for tensor in state["tensors"]]
+            return {"pieces": [piece[inputs["starts"]] for piece in pieces]}
+    return {}
 
 
-def seconds_on_gpu(function: Any, tensor: Tensor, calls: int) -> float:
-    """What the calls take on the GPU itself.
-
-    Where they are many, one more goes before, in which the ranks wait for the last of them.
-    """
-    if calls > 1:
-        function(tensor)
+def seconds_on_gpu(function: Any, tensors: Sequence[Tensor]) -> float:
+    """What the calls take on the GPU itself, but for the first, in which ranks wait for the last
+    of them."""
+    first, *others = tensors
+    function(first)
     start, stop = Event(enable_timing=True), Event(enable_timing=True)
     start.record()
-    for _ in range(calls):
+    for tensor in others:
         function(tensor)
     stop.record()
     synchronize()

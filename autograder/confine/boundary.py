@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
 from autograder import uids
+from autograder.confine.counters import NAME as COUNTERS
+from autograder.confine.counters import Count, Counters
 from autograder.confine.hooks import Plan
 from autograder.confine.modes import Confinement, Isolation
 from autograder.confine.privacy import rooms
@@ -18,21 +20,44 @@ from multirank import Source
 
 _HERE = Path(__file__).parent
 # What runs in the leader and the ranks, and so is sent there.
-_SENT = ("hooks", "kernel", "landlock", "limits", "namespaces", "process", "seccomp", "user")
+_SENT = (
+    *("counters", "hooks", "kernel", "landlock", "limits", "namespaces"),
+    *("process", "seccomp", "user"),
+)
 
 
 @dataclass
 class Boundary:
-    """What a world is started with, and what was noticed from outside."""
+    """What a world is started with, and what was noticed from outside.
+
+    counters: makes what `moved` asks; None: nothing counts here.
+    """
 
     before_ranks: Source | None = None
     before_user_code: Source | None = None
     watchdog: Watchdog | None = None
+    counters: Callable[[], Counters] | None = None
+    _counters: Counters | None = None
 
     @property
     def complaint(self) -> str:
         """What the world was ended for; empty if it was not."""
         return self.watchdog.complaint if self.watchdog else ""
+
+    def moved(self, world_size: int) -> list[Count] | None:
+        """What each rank has sent and received so far, as the kernel counts; None: unknown here.
+
+        To be asked once before any code of the submission runs.
+        """
+        if self._counters is None and self.counters is not None:
+            make, self.counters = self.counters, None
+            with contextlib.suppress(OSError, StopIteration):
+                self._counters = make()
+        return None if self._counters is None else self._counters.read(world_size)
+
+    def close(self) -> None:
+        if self._counters is not None:
+            self._counters.close()
 
 
 @contextlib.contextmanager
@@ -64,11 +89,18 @@ def boundary(
                 readable=[str(ROOT / "multirank")],
             )
         )
-        yield Boundary(
+
+        def counters() -> Counters:
+            return Counters(uid, next(iter(uids.memory_held(uid))) if full else None)
+
+        around = Boundary(
             _hook("leader", {"files": _files(), "plan": plan}),
             _hook("rank", {"plan": plan}),
             watchdog,
+            None if gpus or COUNTERS not in confinement.layers else counters,
         )
+        with contextlib.closing(around):
+            yield around
 
 
 @cache

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import landlock, limits, namespaces, process, seccomp, user
+from . import counters, landlock, limits, namespaces, process, seccomp, user
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ def confine_rank(context: Any, plan: Plan) -> None:
     """When the process groups exist, and before a byte of the submission is parsed."""
     home = tempfile.mkdtemp(prefix="autograder-home-")  # removed with all that is the user's
     os.chown(context.rendezvous, plan.uid, plan.uid)  # which torch opens once more at the end
+    counters.mark(plan.uid, context.rank)
     limits.lower(context.world_size, plan.gpus)
     user.drop(plan.uid, home)
     process.harden()

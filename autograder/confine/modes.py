@@ -13,7 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autograder.confine import landlock, limits, namespaces, process, seccomp, user, watchdog
+from autograder.confine import (
+    counters,
+    landlock,
+    limits,
+    namespaces,
+    process,
+    seccomp,
+    user,
+    watchdog,
+)
 from autograder.confine.attempt import attempt
 
 
@@ -39,7 +48,10 @@ _ALWAYS: dict[str, Callable[[], str]] = {
 _NAMESPACES: dict[str, Callable[[], str]] = {
     name: functools.partial(namespaces.probe, name) for name in namespaces.NAMES
 }
-_EXTRA: dict[str, Callable[[], str]] = {landlock.NAME: landlock.probe}
+_EXTRA: dict[str, Callable[[], str]] = {
+    landlock.NAME: landlock.probe,
+    counters.NAME: counters.probe,
+}
 LAYERS = {**_ALWAYS, **_NAMESPACES, **_EXTRA}
 
 

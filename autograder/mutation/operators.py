@@ -40,6 +40,7 @@ _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
 }
 
 
+_SYMMETRIC = ("min", "max")  # functions whose first two arguments may change places
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
@@ -67,8 +68,10 @@ def patches(source: str, first: int, last: int) -> Iterator[Patch]:
         """Where it is in the text; columns count bytes."""
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.stmt | ast.expr) or node.end_lineno is None:
+    tree = ast.parse(source)
+    unread = _annotations(tree)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt | ast.expr) or node.end_lineno is None or node in unread:
             continue
         if not (first <= node.lineno and node.end_lineno <= last):
             continue
@@ -76,6 +79,17 @@ def patches(source: str, first: int, last: int) -> Iterator[Patch]:
         end = place(node.end_lineno, node.end_col_offset or 0)
         for text in dict.fromkeys(_changes(node)):
             yield Patch(begin, end, source[begin:end], text)
+
+
+def _annotations(tree: ast.AST) -> set[ast.AST]:
+    """What stands in annotations, which nobody reads while the program runs."""
+    tops = [
+        top
+        for node in ast.walk(tree)
+        for top in (getattr(node, "annotation", None), getattr(node, "returns", None))
+        if isinstance(top, ast.AST)
+    ]
+    return {node for top in tops for node in ast.walk(top)}
 
 
 def _changes(node: ast.stmt | ast.expr) -> Iterator[str]:
@@ -127,7 +141,8 @@ def _expressions(node: ast.expr) -> Iterator[ast.expr]:
             if value == 1:
                 yield ast.Constant(0)
         case ast.Call(args=[left, right, *rest]) if not isinstance(left, ast.Starred):
-            if not isinstance(right, ast.Starred):
+            same = isinstance(node.func, ast.Name) and node.func.id in _SYMMETRIC
+            if not isinstance(right, ast.Starred) and not same:
                 yield _with(node, args=[right, left, *rest])
     if isinstance(node, ast.Call):
         for place, keyword in enumerate(node.keywords):

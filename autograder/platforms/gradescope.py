@@ -23,6 +23,7 @@ STARTED = (
     "Your work is being graded. If this is all that you see, the grader was ended before it was "
     "done: that is not your fault and does not count, and the staff will grade your work again."
 )
+_YEARS = range(1970, 9000)
 MOST_COUNTED = 200  # times that are handed on
 
 
@@ -57,15 +58,19 @@ def read(path: Path, course: Course) -> tuple[HandedIn, dict[str, Any]]:
     """
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_Metadata)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        when, due = _aware(found.created_at), found.assignment.due_date or course.due
+        due = _aware(due) if due else None
+        before = [one for one in found.previous_submissions if _aware(one.submission_time) < when]
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise UnknownMetadata(f"{path.name} cannot be read: {error}") from None
-    when, due = _aware(found.created_at), found.assignment.due_date or course.due
-    before = [one for one in found.previous_submissions if _aware(one.submission_time) < when]
-    handed_in = HandedIn(when, _aware(due) if due else None, _counted(before))
+    handed_in = HandedIn(when, due, _counted(before))
     return handed_in, _last_results(before)
 
 
 def _aware(time: datetime) -> datetime:
+    """With a time zone. Raises ValueError where days more or less would be no date any more."""
+    if time.year not in _YEARS:
+        raise ValueError(f"{time} is no time at which anybody hands in")
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 

@@ -7,6 +7,7 @@ of ours that their packages need.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tomllib
 from importlib.metadata import PackageNotFoundError, requires
@@ -44,6 +45,7 @@ def files(*, solution: bool = False) -> dict[str, bytes]:
     Raises ReleaseError, StubError and ManifestError.
     """
     found = {f"assignment/{name}": data for name, data in stubs.generate(REFERENCE).items()}
+    found["assignment/problems.toml"] = _problems().encode()
     if solution:
         found |= {f"solution/{name}": data for name, data in _solution().items()}
     for folder, pattern in SHIPPED.items():
@@ -111,6 +113,21 @@ def constraints() -> str:
     return "".join(f"{pins[name]}\n" for name in sorted(wanted))
 
 
+def _problems() -> str:
+    """problems.toml as course.toml changes it: without what is left out, and with its points."""
+    on = {problem.id: problem for problem in manifests.load(REFERENCE).problems}
+    text = (REFERENCE / "problems.toml").read_text(encoding="utf-8")
+    kept = []
+    for table in re.split(r"^(?=\[\[)", text, flags=re.MULTILINE):
+        problem = tomllib.loads(table).get("problem")
+        if problem is None:
+            kept.append(table)
+        elif (id := problem[0]["id"]) in on:
+            points = f"points = {float(on[id].points):g}"
+            kept.append(re.sub("^points = .*$", points, table, flags=re.MULTILINE))
+    return "".join(kept)
+
+
 def _solution() -> dict[str, bytes]:
     """The reference's modules, with the marks that show what students were to write."""
     paths = sorted([*REFERENCE.glob("*.py"), *REFERENCE.glob("[!_.]*/*.py")])
@@ -121,13 +138,13 @@ def _solution() -> dict[str, bytes]:
         )
         for name, source in sources.items()
     }
-    return cleaned | {"problems.toml": (REFERENCE / "problems.toml").read_bytes()}
+    return cleaned | {"problems.toml": _problems().encode()}
 
 
 def _readme(solution: bool) -> str:
     manifest = manifests.load(REFERENCE)
     rows = [
-        f"| {problem.number} {problem.title} | {problem.points} | {problem.module}.py |\n"
+        f"| {problem.number} {problem.title} | {float(problem.points):g} | {problem.module}.py |\n"
         for problem in manifest.problems
     ]
     table = "".join(["| problem | points | file |\n", "|---|---|---|\n", *rows])

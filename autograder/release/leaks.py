@@ -119,9 +119,11 @@ def _texts(name: str, data: bytes) -> Iterator[str]:
         yield data.decode("latin-1")
         for stream in _STREAM.findall(data):
             try:
-                yield zlib.decompress(stream).decode("latin-1")
+                unpacked = zlib.decompress(stream)
             except zlib.error:  # a picture, or packed in another way
                 continue
+            if unpacked.isascii():  # else a font or a picture
+                yield unpacked.decode()
         return
     text = data.decode("utf-8", errors="replace")
     yield text
@@ -167,6 +169,8 @@ def _grams(words: list[str], length: int) -> list[_Words]:
 def _windows(texts: list[str], name: str) -> dict[int, set[_Words]]:
     """What a file shows, by length of window: with its comments, and past them."""
     lengths = {WINDOW, _PRIVATE_WINDOW, *map(len, _short_regions())}
+    if name.endswith((".html", ".pdf")):  # less the numbers of drawings in tags, and packed bytes
+        texts = texts[1:]
     streams = [_words(text) for text in texts]
     if name.endswith(".py"):
         streams += [_code(text) for text in texts]

@@ -61,6 +61,8 @@ class _State:
 
     def __init__(self) -> None:
         self._streams = [os.dup(stream) for stream in _STREAMS]
+        handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        self._handlers = {one: handler for one, handler in handlers.items() if handler is not None}
         self._environment = dict(os.environ)
         self._modules = dict(sys.modules)
         self._path, self._finders = sys.path[:], sys.meta_path[:]
@@ -89,11 +91,10 @@ class _State:
             stream.close()
         for stream, kept in zip(_STREAMS, self._streams, strict=True):
             os.dup2(kept, stream)
-        for number in {*signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP}:
-            if callable(signal.getsignal(number)):
-                signal.signal(number, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number, handler in self._handlers.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
         os.environ.clear()
         os.environ.update(self._environment)
         os.chdir(self._directory)

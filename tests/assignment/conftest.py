@@ -2,7 +2,7 @@
 
     pytest tests/assignment/test_collectives.py                 all tests of one module
     pytest tests/assignment -k all_reduce                       those of one function
-    pytest tests/assignment -k all_reduce --fuzz 200            random cases as well
+    pytest tests/assignment -k random --fuzz 200                random cases as well
     pytest tests/assignment -k all_reduce --timeline pictures   draws each test's runs
 
 Each test is worth a share of a problem: `@pytest.mark.problem("all_reduce", share=0.2)`.

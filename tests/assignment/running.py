@@ -159,8 +159,22 @@ def _fail_unfinished(subject: Subject, run: Run, calls: Sequence[Call]) -> NoRet
         headline = f"{subject.file} cannot be imported: {exception.type}."
     else:
         headline = f"{name} raises {exception.type} on {where}."
-    details = [f"called: {describe(call, first)}"] if call is not None else []
-    fail(headline, [*details, *_story(run)], _why_unfinished(run, call, number))
+    stuck = run.verdict.ranks if run.verdict is not None else [first]
+    fail(headline, [*_called(run, calls, stuck), *_story(run)], _why_unfinished(run, call, number))
+
+
+def _called(run: Run, calls: Sequence[Call], ranks: Sequence[int]) -> list[str]:
+    """What ranks are in, a line for each call; they need not all be in the same."""
+    inside: dict[int, list[int]] = {}
+    for rank in ranks:
+        number = current_call(run, rank)
+        if calls and number is not None:
+            inside.setdefault(number, []).append(rank)
+    return [
+        f"called{f' on {listed(there)}' if len(inside) > 1 else ''}: "
+        f"{describe(calls[number], there[0])}"
+        for number, there in sorted(inside.items())
+    ]
 
 
 def _story(run: Run) -> list[str]:

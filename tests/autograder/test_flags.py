@@ -8,7 +8,7 @@ import pytest
 
 from autograder.flags import suspicions
 
-from .submissions import reference_files, stub_files
+from .submissions import MANIFEST, reference_files, stub_files
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,10 @@ from .submissions import reference_files, stub_files
         ("f.__code__ = g.__code__", "replaces what others use"),
         ("with open('cache') as f: pass", "could pass data past the record"),
         ("mmap.mmap(-1, 9)", "could pass data past the record"),
+        ("group._inner.broadcast([x])", "could communicate past the record"),
+        ("from multirank.recording import watch", "could communicate past the record"),
+        ("torch.ops.c10d.allreduce_([x])", "could communicate past the record"),
+        ("store = c10d._get_default_store()", "could communicate past the record"),
         ("def __reduce__(self): pass", "packs objects that run code"),
     ],
 )
@@ -36,9 +40,20 @@ def test_an_odd_line_is_named_with_its_place_and_why(line: str, why: str) -> Non
     assert any(why in flag and flag.startswith("collectives.py, line 3: ") for flag in found)
 
 
-def test_the_reference_and_the_stubs_are_not_odd() -> None:
+def test_the_reference_and_the_stubs_are_not_odd_nor_is_an_edited_solution() -> None:
     assert suspicions(reference_files()) == []
     assert suspicions(stub_files()) == []
+    written = {problem.module for problem in MANIFEST.problems}
+    for module in written:
+        text = reference_files()[f"{module}.py"]
+        assert suspicions({f"{module}.py": text + b"\n"}) == []
+
+
+def test_what_was_handed_out_is_not_odd_until_it_is_changed() -> None:
+    progress = reference_files()["progress.py"]
+    assert suspicions({"progress.py": progress}) == []
+    (odd, *_) = suspicions({"progress.py": progress + b"\n"})
+    assert "starts processes" in odd
 
 
 @pytest.mark.parametrize("line", ["x = torch.equal(a, b)", "if time.time() == 3:", "exits = 1"])

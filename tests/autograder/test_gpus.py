@@ -26,7 +26,7 @@ from autograder import backend as backends
 from autograder import cli, judge
 from autograder import manifest as manifests
 from autograder.backend import GLOO, Backend, BackendName
-from autograder.confine import hooks, landlock, limits, privacy, process, seccomp, user
+from autograder.confine import counters, hooks, landlock, limits, privacy, process, seccomp, user
 from autograder.confine.boundary import Boundary
 from autograder.confine.modes import Confinement, Isolation
 from autograder.failure import CheckFailed
@@ -160,7 +160,7 @@ def test_gpus_are_timed_by_their_own_events_after_a_call_in_which_ranks_meet() -
         tensor = torch.zeros(1)
         done.clear()
         if file == "collectives":
-            seconds = case["seconds_on_gpu"](lambda _: done.append("call"), tensor, calls)
+            seconds = case["seconds_on_gpu"](lambda _: done.append("call"), [tensor] * (calls + 1))
             assert done == ["call", "record", "call", "call", "call", "record", "synchronize"]
         else:
             seconds = case["seconds_on_gpu"](tensor)
@@ -253,8 +253,9 @@ def test_the_plan_of_a_world_on_gpus_reaches_every_layer(monkeypatch: pytest.Mon
     monkeypatch.setattr(user, "drop", lambda uid, home: None)
     monkeypatch.setattr(process, "harden", lambda: None)
     monkeypatch.setattr(os, "chown", lambda *_: None)
+    monkeypatch.setattr(counters, "mark", lambda uid, rank: None)
     monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: "")
-    context = SimpleNamespace(rendezvous="", world_size=2)
+    context = SimpleNamespace(rendezvous="", rank=0, world_size=2)
     for gpus in (True, False):
         plan = hooks.Plan(1, False, True, False, gpus, [], [])
         hooks.confine_leader(plan)

@@ -452,3 +452,15 @@ def test_checkfailed_keeps_its_parts() -> None:
         Outcome.CRASHED,
         ("consistent with",),
     )
+
+
+# --- Flags ----------------------------------------------------------------------------------------
+
+
+def test_flags_of_a_check_are_named_once_and_not_without_number() -> None:
+    flags = [f"odd {number % 40}" for number in range(200)]
+    told = grading._some_flags("all_reduce/sum", flags)
+    assert told[0] == "all_reduce/sum: odd 0"
+    assert told[-1] == "all_reduce/sum: and 28 more"
+    assert len(told) == len(set(told)) == 13
+    assert grading._some_flags("x/y", ["odd", "odd"]) == ["x/y: odd"]

@@ -80,7 +80,7 @@ def test_points_are_shares_of_the_problems_points() -> None:
     lines = progress.report([problem(passed(0.75), failed(0.25, "Failed: too few bytes\nmore"))])
     assert lines[1].split()[:5] == ["1.7", "All-reduce", "4.5", "of", "6"]
     assert lines[1].endswith("1 of 2 tests fail")
-    assert "4.5 of 6 public points" in lines
+    assert "4.5 of 6 public points; 1 of 2 tests pass" in lines
     assert lines[-3:] == [
         "Next: 1.7 All-reduce, in reference/collectives.py",
         "    too few bytes",
@@ -90,7 +90,7 @@ def test_points_are_shares_of_the_problems_points() -> None:
 
 def test_points_are_never_rounded_up() -> None:
     told = progress.report([problem(passed(0.99), failed(0.01, "no"))])
-    assert "5.9 of 6 public points" in told
+    assert "5.9 of 6 public points; 1 of 2 tests pass" in told
 
 
 def test_what_is_begun_comes_before_what_is_not() -> None:
@@ -104,7 +104,7 @@ def test_what_is_begun_comes_before_what_is_not() -> None:
 
 def test_when_all_is_done_it_says_how_to_hand_in() -> None:
     lines = progress.report([problem(passed(1))])
-    assert "6 of 6 public points" in lines
+    assert "6 of 6 public points; 1 of 1 tests pass" in lines
     assert lines[-1] == "    python -m reference.submit"
 
 

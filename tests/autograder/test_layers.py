@@ -21,6 +21,7 @@ import pytest
 
 import autograder.confine.boundary as around_worlds
 from autograder.confine import (
+    counters,
     kernel,
     landlock,
     limits,
@@ -91,7 +92,8 @@ def refusals(calls: str, **how: Any) -> dict[str, str]:
 
 def test_every_layer_has_a_name_and_a_probe() -> None:
     assert set(modes.probed()) == {
-        *(user.NAME, limits.NAME, process.NAME, seccomp.NAME, watchdog.NAME, landlock.NAME),
+        *(user.NAME, limits.NAME, process.NAME, seccomp.NAME, watchdog.NAME),
+        *(landlock.NAME, counters.NAME),
         *namespaces.NAMES,
     }
     assert all(isinstance(reason, str) for reason in modes.probed().values())

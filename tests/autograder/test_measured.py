@@ -20,6 +20,7 @@ from autograder.inputs import Seed, known_secret
 from autograder.judge import Answer, Case, Judge
 from autograder.measured import (
     LEADERBOARD,
+    MODULUS,
     PAIRS,
     TooNoisy,
     best_ratio,
@@ -135,13 +136,28 @@ def test_times_that_there_cannot_be_are_refused(
 
 
 class FakeAllReduce(FakeWorld):
-    """Of four ranks, which sum right unless it is told otherwise."""
+    """Of four ranks, which sum right unless it is told otherwise.
 
-    right = True
+    given: the numbers of every turn.
+    """
+
+    def __init__(self, seconds: float, right: bool = True) -> None:
+        super().__init__("", seconds, [])
+        self.right = right
+        self.given: list[Any] = []
 
     def call(self, inputs: Any) -> Answer:
-        total = sum(one["fill"] or 0.0 for one in inputs) + (0.0 if self.right else 1.0)
-        return Answer([{"sample": torch.full((8,), total)}] * 4, Trace(), self.seconds)
+        outputs: list[dict[str, Any]] = [{}] * 4
+        if inputs[0]["do"] == "fill":
+            self.given.append([own["numbers"] for own in inputs])
+        if inputs[0]["do"] == "show":
+            outputs = [{"pieces": [self.sums(call, inputs[0]) for call in range(3)]}] * 4
+        return Answer(outputs, Trace(), self.seconds if inputs[0]["do"] == "sum" else 99.0)
+
+    def sums(self, call: int, asked: Any) -> torch.Tensor:
+        index = torch.tensor(asked["starts"])[:, None] + torch.arange(asked["length"])
+        total = sum((own[call][0] * index + own[call][1]) % MODULUS for own in self.given[-1])
+        return torch.as_tensor(total).float() + (0.0 if self.right or call != 2 else 1.0)
 
 
 def all_reduce(
@@ -155,9 +171,7 @@ def all_reduce(
 
     @contextmanager
     def live(self: Judge, case: Case, *, of_reference: bool = False) -> Iterator[Any]:
-        world = FakeAllReduce("", next(references) if of_reference else ours, [])
-        world.right = right
-        yield world
+        yield FakeAllReduce(next(references) if of_reference else ours, of_reference or right)
 
     monkeypatch.setattr(Judge, "live", live)
     judge = Judge({}, {}, Seed.of(known_secret(), "x"), lambda: 100.0)
@@ -204,9 +218,26 @@ def test_the_pool_is_left_to_bytes_and_modelled_time_then(monkeypatch: pytest.Mo
         assert credit.fraction == Fraction(part)
 
 
-def test_wrong_sums_after_many_calls_earn_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CheckFailed, match="wrong after several calls"):
+def test_wrong_sums_in_any_of_many_calls_earn_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CheckFailed, match="wrong in one of many calls"):
         all_reduce(monkeypatch, 1.0, right=False)
+
+
+def test_every_call_of_every_rank_has_numbers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    worlds: list[FakeAllReduce] = []
+
+    @contextmanager
+    def live(self: Judge, case: Case, *, of_reference: bool = False) -> Iterator[Any]:
+        worlds.append(FakeAllReduce(1.0))
+        yield worlds[-1]
+
+    monkeypatch.setattr(Judge, "live", live)
+    score_all_reduce(Judge({}, {}, Seed.of(known_secret(), "x"), lambda: 100.0))
+    numbers = [
+        tuple(pair) for world in worlds for turn in world.given for own in turn for pair in own
+    ]
+    assert len(numbers) == 2 * (PAIRS + 1) * 4 * 3
+    assert len(set(numbers)) == len(numbers)
 
 
 # --- Real worlds --------------------------------------------------------------------------------

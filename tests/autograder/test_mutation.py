@@ -51,6 +51,8 @@ def changes(statement: str) -> set[str]:
         ("continue", {"break"}),
         ("return b", {"return None"}),
         ("raise b", {"pass"}),
+        ("a = min(b, c)", set()),
+        ("a: b | None = c", set()),
         ("a = 'text'", set()),
         ("a = b.c[d]", set()),
         ("a = 'ä' * b", {"a = ('ä' + b)"}),

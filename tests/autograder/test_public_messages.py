@@ -36,6 +36,12 @@ _BLOCKING_RING = """
         dist.send(flat, right)
         dist.recv(flat, left)
 """
+_BLOCKING_ALL_GATHER = """
+    right, left = ranks[(rank + 1) % n], ranks[(rank - 1) % n]
+    for _ in range(n - 1):
+        dist.send(input, right)
+        dist.recv(input, left)
+"""
 _TO_ITSELF_TOO = """
     if rank == root:
         for peer in ranks:
@@ -104,6 +110,14 @@ def test_a_first_mistake_is_told_its_cause_and_no_other(
     text = said(tmp_path, body, "-k", f"{next(iter(body))}_ and {test}")
     assert told in text
     assert not_told not in text
+
+
+@pytest.mark.slow
+def test_ranks_that_hang_in_different_calls_are_told_each_their_own(tmp_path: Path) -> None:
+    text = said(tmp_path, {"all_gather": _BLOCKING_ALL_GATHER}, "-k", "all_gather_ and subgroup")
+    for ranks, group in (("1 and 3", "[1, 3]"), ("0 and 2", "[0, 2, 3]")):
+        _, _, after = text.partition(f"called on ranks {ranks}: all_gather(")
+        assert after.partition("called")[0].partition("global ranks ")[2].startswith(group), text
 
 
 _ONE_RANK_ALONE = """

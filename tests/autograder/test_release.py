@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import subprocess
 import time
 import tomllib
@@ -64,6 +65,25 @@ def test_its_stubs_are_made_from_the_reference_whatever_lies_in_assignment(
     assert {f"assignment/{name}": data for name, data in generated.items()} == {
         name: data for name, data in shipped.items() if name.startswith("assignment/")
     }
+
+
+def test_its_problems_are_those_of_the_course_with_the_course_s_points(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    generated = contents.files()["assignment/problems.toml"]
+    assert generated == (REFERENCE / "problems.toml").read_bytes()
+    shutil.copytree(REFERENCE, tmp_path / "reference")
+    course = '[problems]\noff = ["launch", "barrier"]\n[weights]\nall_reduce = 8.5\n'
+    (tmp_path / "reference" / "course.toml").write_text(f'name = "Ours"\n{course}')
+    monkeypatch.setattr(contents, "REFERENCE", tmp_path / "reference")
+    files = contents.files()
+    changed = tomllib.loads(files["assignment/problems.toml"].decode())["problem"]
+    points = {problem["id"]: problem["points"] for problem in changed}
+    assert not points.keys() & {"launch", "barrier"}
+    assert points["all_reduce"] == 8.5
+    assert points["broadcast"] == 2
+    assert "| 1.7 All-reduce | 17/2 | collectives.py |" not in files["README.md"].decode()
+    assert "| 1.7 All-reduce | 8.5 | collectives.py |" in files["README.md"].decode()
 
 
 def test_its_packages_are_those_of_our_own_pyproject_and_all_are_pinned(
@@ -241,8 +261,9 @@ def test_the_canary_stands_in_the_reference_the_checks_and_the_cases() -> None:
 
 
 @pytest.fixture
-def _committed(monkeypatch: pytest.MonkeyPatch) -> None:
+def _committed(shipped: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "uncommitted", list)
+    monkeypatch.setattr(release, "files", lambda *, solution: shipped)
 
 
 @pytest.mark.usefixtures("_committed")
@@ -256,11 +277,10 @@ def test_the_command_writes_the_archive_and_says_what_it_is(tmp_path: Path) -> N
 
 @pytest.mark.usefixtures("_committed")
 def test_with_a_leak_there_is_no_archive_and_the_exit_code_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shipped: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = contents.files
     extra = {"multirank/x.py": f"# {LINE}".encode()}
-    monkeypatch.setattr(release, "files", lambda *, solution: real(solution=solution) | extra)
+    monkeypatch.setattr(release, "files", lambda *, solution: shipped | extra)
     done = CliRunner().invoke(cli.app, ["release", "--out", str(tmp_path)])
     assert done.exit_code == 1
     assert "multirank/x.py: holds the solution of" in done.output

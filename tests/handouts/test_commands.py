@@ -96,6 +96,7 @@ def test_how_a_command_is_tested_is_one_of_five_words() -> None:
     assert all(run["needs"] for _, run in RUNS if run["how"] == "help")
 
 
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
 @pytest.mark.parametrize("line", _lines("run", "slow", "help"))
 def test_a_command_exists_and_has_the_options_that_are_used(line: str) -> None:
     words = shlex.split(line)

@@ -103,6 +103,7 @@ def look_for_traces() -> dict[str, Any]:
         "gradients": torch.is_grad_enabled(),
         "random": torch.rand(2),
         "handler": callable(signal.getsignal(signal.SIGUSR2)),
+        "ignored": signal.getsignal(signal.SIGTERM) is signal.SIG_IGN,
         "initialized": dist.is_initialized(),
         "backend": dist.get_backend(),
     }

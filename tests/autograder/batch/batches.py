@@ -30,7 +30,7 @@ FAKE = (sys.executable, "-m", "tests.autograder.batch.fake")
 
 
 def settings(manifest: Manifest = TWO, grader: str = "1" * 16, **more: Any) -> conduct.Settings:
-    needs = needs_of(manifest.problems, on_gpus=False)
+    needs = needs_of(manifest.problems, gpus=0)
     return conduct.Settings(manifest, grader, known_secret(1), needs, seed=1, **more)
 
 

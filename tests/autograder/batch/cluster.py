@@ -10,11 +10,14 @@ import contextlib
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from autograder.confine import kernel
 
 _DAEMONS = ("munged", "slurmctld", "slurmd")
 _PATIENCE = 30.0
@@ -112,7 +115,12 @@ def _started(
 ) -> subprocess.Popen[bytes]:
     with (folder / f"{command[0]}.out").open("wb") as out:
         return subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            preexec_fn=lambda: kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM),
         )
 
 

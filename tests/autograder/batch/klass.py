@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from autograder.selfcheck.mutants import MUTANTS
-from tests.autograder.hostile.attacks import ATTACKS
+from tests.autograder.attacks.corpus import load
 from tests.autograder.submissions import reference_files, stub_files
 
 _MUTANTS = ("broadcast", "shard_batch", "partition_layers", "vocab_embedding")
 _ATTACKS = {
-    "leaves": "ends with success when it is imported",
-    "compares": "replaces what compares, and returns nothing right",
-    "nan": "returns NaN everywhere",
+    "leaves": "ends_with_success_when_it_is_imported",
+    "compares": "replaces_what_compares_and_returns_nothing_right",
+    "nan": "returns_nan_everywhere",
 }
 
 
@@ -27,7 +27,7 @@ def write(at: Path) -> Path:
     for problem in _MUTANTS:
         mutant = next(one for one in MUTANTS if one.problem == problem)
         _folder(at / f"mutant-{problem}", mutant.files)
-    known = {attack.name: attack for attack in ATTACKS}
+    known = {attack.name: attack for attack in load()}
     for name, attack in _ATTACKS.items():
         known[attack].write(at / f"attack-{name}", at, "CANARY-0000000000")
     (at / "broken.zip").write_bytes((at / "reference-zipped.zip").read_bytes()[:-500])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -122,22 +124,45 @@ def started(batch: Batch) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.slow  # 8 s, since it starts many processes
 def test_killed_at_random_moments_it_goes_on_and_grades_everybody_once(batch: Batch) -> None:
     rng = random.Random(1)
     for number, name in enumerate(names(12)):
         batch.submit(name, score=f"{number % 5}/4", seconds=0.02)
-    for _ in range(4):
+    kills = 4
+    for kill in range(1, kills + 1):
         process = started(batch)
-        time.sleep(rng.uniform(0.8, 1.8))
+        wait_until(functools.partial(are_done, batch, 2 * kill))
+        time.sleep(rng.uniform(0, 0.08))
         process.send_signal(signal.SIGKILL)
         process.wait()
+    before = {name for name in names(12) if is_done(batch, name)}
     batch.run()
     assert batch.finals() == {name: f"{number % 5:.1f}" for number, name in enumerate(names(12))}
+    assert 8 <= len(before) < 12
+    attempts = {name: sum(batch.attempts(name)) for name in names(12)}
+    assert sum(attempts.values()) <= 12 + batch.workers * kills, "more was lost than what ran"
     for name in names(12):
         (place,) = batch.store.of(name)
         assert place.state().faults == (), "being killed is nobody's fault"
 
 
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def is_done(batch: Batch, name: str) -> bool:
+    return any(place.state().status is Status.DONE for place in batch.store.of(name))
+
+
+def are_done(batch: Batch, count: int) -> bool:
+    return sum(is_done(batch, name) for name in names(12)) >= count
+
+
+@pytest.mark.slow  # 5 s
 def test_two_batches_at_once_share_the_work(batch: Batch) -> None:
     for name in names(8):
         batch.submit(name, seconds=0.1)
@@ -162,14 +187,9 @@ def test_ctrl_c_leaves_what_is_finished_and_lets_the_rest_wait(batch: Batch) -> 
 
 
 def wait_for_the_slow_one(batch: Batch) -> Place:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        found = {place.name: place for place in all_places(batch)}
-        status = {name: place.state().status for name, place in found.items()}
-        if status == {"a-quick-one": Status.DONE, "b-slow-one": Status.RUNNING}:
-            return found["b-slow-one"]
-        time.sleep(0.05)
-    raise AssertionError("it has not begun")
+    wanted = {"a-quick-one": Status.DONE, "b-slow-one": Status.RUNNING}
+    wait_until(lambda: {one.name: one.state().status for one in all_places(batch)} == wanted)
+    return batch.store.of("b-slow-one")[0]
 
 
 def all_places(batch: Batch) -> list[Place]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autograder.batch.needs import (
+    GPUS,
     Slot,
     TooFewGPUs,
     cores_here,
@@ -12,12 +13,12 @@ from autograder.batch.needs import (
     needs_of,
     slots,
 )
-from autograder.grading import BUDGET
+from autograder.grade import BUDGET
 from tests.autograder.submissions import MANIFEST, small_manifest
 
 GIB = 1 << 30
-ALL = needs_of(MANIFEST.problems, on_gpus=False)
-ON_GPUS = needs_of(MANIFEST.problems, on_gpus=True)
+ALL = needs_of(MANIFEST.problems, gpus=0)
+ON_GPUS = needs_of(MANIFEST.problems, gpus=GPUS)
 EIGHT = [str(number) for number in range(8)]
 
 
@@ -38,7 +39,7 @@ def test_gpus_are_shared_by_nobody() -> None:
 
 
 def test_a_job_gets_more_minutes_than_a_grading_takes() -> None:
-    one = needs_of(small_manifest("shard_batch").problems, on_gpus=False)
+    one = needs_of(small_manifest("shard_batch").problems, gpus=0)
     assert 60 * ALL.minutes > BUDGET
     assert one.minutes < ALL.minutes
     assert (ALL.ranks, one.ranks) == (8, 4)

@@ -1,0 +1,23 @@
+# Answers with numbers that are none.
+#
+# unconfined: yes
+# says: no answer | exit
+
+ANSWER = b'{"result": {"outputs": {"entered": ["list", NaN, Infinity, ["float", "nan"]]}, "entered": 1e999}}'
+
+import os
+import stat
+import time
+
+
+def barrier(group=None):
+    for descriptor in range(3, 256):
+        try:
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                os.set_blocking(descriptor, True)
+                os.write(descriptor, len(ANSWER).to_bytes(8, "big") + ANSWER)
+                break
+        except OSError:
+            pass
+    time.sleep(1)
+    os._exit(0)

@@ -1,0 +1,7 @@
+# Takes three seconds to import.
+#
+# check: broadcast/from_rank_0
+
+import time
+
+time.sleep(3)

@@ -1,0 +1,83 @@
+"""One check of a graded submission again: the same inputs, and words that a student may read."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from autograder import circumstances, report
+from autograder.backend import GLOO
+from autograder.batch.replay import CannotReplay, explanation, replay
+from autograder.batch.store import SUBMISSION
+from autograder.confine.modes import choose
+from autograder.grading import Grading
+from autograder.inputs import known_secret
+from autograder.intake import take
+from tests.autograder.submissions import SMALL, Files, patched, reference_files
+
+CHECK = "broadcast/from_rank_0"
+WRONG = patched({"broadcast": "    return  # ``` nothing is sent\n"})
+
+
+def graded(files: Files, at: Path) -> Path:
+    """A folder as a batch leaves it: the record and, beside it, what was handed in."""
+    (at / SUBMISSION).mkdir(parents=True)
+    for name, content in files.items():
+        (at / SUBMISSION / name).write_bytes(content)
+    secret, confinement = known_secret(1), choose()
+    about = circumstances.about(SMALL, secret, [CHECK], confinement, GLOO)
+    about.digest = take(at / SUBMISSION, known=SMALL.modules).digest
+    grade = Grading(SMALL, files, reference_files(), secret, about, only=[CHECK]).run()
+    report.write_all(grade, at)
+    return at
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return graded(WRONG, tmp_path_factory.mktemp("graded") / "wrong")
+
+
+def test_a_check_comes_out_the_same_and_is_explained(wrong: Path) -> None:
+    replayed = replay(wrong, CHECK, SMALL, seed=1)
+    assert not replayed.changed
+    assert replayed.same_grader
+    told = explanation(replayed)
+    assert told.startswith("# Check 1.2.1: From rank 0")
+    assert "It came out the same: failed, 0 of 0.4 points." in told
+    assert replayed.now.message in told
+    assert "pytest tests/assignment/test_collectives.py -k broadcast" in told
+
+
+def test_another_outcome_is_said_with_the_one_before(wrong: Path, tmp_path: Path) -> None:
+    mended = tmp_path / "mended"
+    shutil.copytree(wrong, mended)
+    for name, content in reference_files().items():
+        (mended / SUBMISSION / name).write_bytes(content)
+    replayed = replay(mended / "grade.json", "1.2.1", SMALL, seed=1)
+    assert replayed.changed
+    told = explanation(replayed)
+    assert "It came out otherwise: passed, 0.4 of 0.4 points. When it was graded: failed" in told
+    assert replayed.before.message in told
+
+
+def test_what_cannot_be_repeated_is_refused_with_advice(wrong: Path, tmp_path: Path) -> None:
+    with pytest.raises(CannotReplay, match="did you mean broadcast/from_rank_0"):
+        replay(wrong, "broadcast/from_rank_1", SMALL, seed=1)
+    with pytest.raises(CannotReplay, match="another secret"):
+        replay(wrong, CHECK, SMALL, seed=2)
+    with pytest.raises(CannotReplay, match="no record of a grading"):
+        replay(tmp_path, CHECK, SMALL, seed=1)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(wrong / "grade.json", alone)
+    with pytest.raises(CannotReplay, match="Name it with --submission"):
+        replay(alone, CHECK, SMALL, seed=1)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "collectives.py").write_text("")
+    with pytest.raises(CannotReplay, match="not the submission that was graded"):
+        replay(alone, CHECK, SMALL, seed=1, submission=other)
+    replayed = replay(alone, CHECK, SMALL, seed=1, submission=wrong / SUBMISSION)
+    assert not replayed.changed

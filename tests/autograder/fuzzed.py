@@ -1,0 +1,179 @@
+"""Checks that are given answers nobody computed: right ones, recorded once, with junk put in.
+
+What a rank returns is whatever a submission says, so no check may break over it. The worlds run
+once; after that the recorded answers come back as often as one likes, damaged in another way each
+time, and the checks, the grade and the reports have to cope.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from autograder.failure import CheckFailed
+from autograder.grade import Grade
+from autograder.judge import Answer, Case, Judge, LiveWorld
+from autograder.manifest import Manifest
+from multirank import Operation, Trace
+
+from .submissions import graded, reference_files
+
+_MANY = 10**5
+_JUNK: tuple[Any, ...] = (
+    *(None, True, False, 0, 1, -1, 1 << 63, 16**5000, -(16**5000)),
+    *(0.0, -0.0, 1e308, 5e-324, float("nan"), float("inf"), -float("inf")),
+    *("", "text", "x" * _MANY, "\ud800", "\x00\x1b[2J", "\u202e<script>alert(1)</script>"),
+    *([], {}, [[]], [None] * 1000, {"": None}, ["nothing"] * 3),
+    *(torch.zeros(()), torch.zeros(0), torch.zeros(2, 0, 3), torch.zeros((1,) * 20)),
+    *(torch.full((4,), float("nan")), torch.full((2, 2), float("inf")), torch.arange(5)),
+    *(torch.ones(3, dtype=torch.bool), torch.ones(3, dtype=torch.complex64)),
+    *(torch.full((3,), 255, dtype=torch.uint8), torch.ones(3, dtype=torch.bfloat16)),
+    torch.full((3,), -(1 << 63), dtype=torch.int64),
+)
+_NAMES = ("send", "recv", "all_reduce", "barrier", "new_group", "broadcast", "a name", "")
+
+
+class Recorded:
+    """The answers of one honest grading, to be given again.
+
+    junk: where damage comes from; None: the answers are right.
+    """
+
+    def __init__(self, manifest: Manifest, only: Sequence[str] = ()) -> None:
+        self.junk: random.Random | None = None
+        self._manifest, self._only = manifest, only
+        self._answers: dict[tuple[bytes, str, int], list[Answer]] = {}
+        self._calls: Counter[tuple[bytes, str]] = Counter()
+        self._live: dict[tuple[bytes, str], None] = {}
+        self.record()
+
+    def record(self) -> None:
+        with self._in_the_place_of_worlds(recording=True):
+            grade = graded(reference_files(), self._only, manifest=self._manifest)
+        assert {row.outcome for row in grade.rows if row.seconds is not None} == {"passed"}
+
+    def grade(self, seed: int) -> Grade:
+        """Everything once, with junk by this number."""
+        self.junk = random.Random(seed)
+        self._calls.clear()
+        with self._in_the_place_of_worlds(recording=False):
+            return graded(reference_files(), self._only, manifest=self._manifest)
+
+    @contextlib.contextmanager
+    def _in_the_place_of_worlds(self, recording: bool) -> Iterator[None]:
+        real = {name: getattr(Judge, name) for name in ("run", "run_reference", "run_oracle")}
+
+        def given(judge: Judge, kind: str, facts: Sequence[Mapping[str, str]]) -> list[Answer]:
+            call = self._calls[judge.seed.key, kind]
+            self._calls[judge.seed.key, kind] += 1
+            answers = self._answers.get((judge.seed.key, kind, call))
+            if answers is None:
+                raise CheckFailed("nothing was recorded for this call")
+            if facts:
+                judge.note(facts[-1])
+            damage = kind == "run" and self.junk is not None
+            return [self._damaged(one) if damage else one for one in answers]
+
+        def stand_in(kind: str) -> Any:
+            def run(judge: Judge, *arguments: Any, **more: Any) -> list[Answer]:
+                if not recording:
+                    facts = more.get("facts", arguments[3] if len(arguments) > 3 else ())
+                    return given(judge, kind, facts)
+                answers: list[Answer] = real[kind](judge, *arguments, **more)
+                call = self._calls[judge.seed.key, kind]
+                self._calls[judge.seed.key, kind] += 1
+                self._answers[judge.seed.key, kind, call] = answers
+                return answers
+
+            return run
+
+        @contextlib.contextmanager
+        def live(judge: Judge, case: Case, *, of_reference: bool = False) -> Iterator[LiveWorld]:
+            raise CheckFailed("nothing is timed here")
+            yield
+
+        with pytest.MonkeyPatch.context() as patch:
+            for kind in real:
+                patch.setattr(Judge, kind, stand_in(kind))
+            if not recording:
+                patch.setattr(Judge, "live", live)
+            yield
+
+    def _damaged(self, answer: Answer) -> Answer:
+        junk = self.junk
+        assert junk is not None
+        outputs = copy.deepcopy(answer.outputs)
+        for _ in range(junk.choice((0, 0, 1, 2))):
+            rank = junk.randrange(len(outputs))
+            outputs[rank] = _damage(junk, outputs[rank])
+        trace = answer.trace
+        if junk.random() < 0.2:
+            trace = replace(trace, operations=_damage_operations(junk, trace))
+        return replace(answer, outputs=outputs, trace=trace)
+
+
+def _damage(junk: random.Random, value: Any) -> Any:
+    """The same with one thing in it replaced, left out or said twice."""
+    if isinstance(value, dict) and value and junk.random() < 0.9:
+        key = junk.choice(list(value))
+        if junk.random() < 0.1:
+            return {name: one for name, one in value.items() if name != key}
+        return value | {key: _damage(junk, value[key])}
+    if isinstance(value, list) and value and junk.random() < 0.8:
+        place = junk.randrange(len(value))
+        middle = junk.choice(([], value[place : place + 1] * 2, [_damage(junk, value[place])]))
+        return value[:place] + middle + value[place + 1 :]
+    if isinstance(value, torch.Tensor) and junk.random() < 0.5:
+        return _damage_tensor(junk, value)
+    return copy.deepcopy(junk.choice(_JUNK))
+
+
+def _damage_tensor(junk: random.Random, tensor: torch.Tensor) -> torch.Tensor:
+    dtypes = (torch.float64, torch.int8, torch.bool, torch.bfloat16, torch.complex64)
+    match junk.randrange(4):
+        case 0:
+            return tensor.to(junk.choice(dtypes))
+        case 1:
+            return tensor.reshape(-1)[: junk.randrange(tensor.numel() + 1)]
+        case 2:
+            return tensor[None]
+    changed = tensor.clone()
+    if changed.numel() and changed.is_floating_point():
+        values = (float("nan"), float("inf"), -float("inf"), 1e30, -0.0)
+        changed.view(-1)[junk.randrange(changed.numel())] = junk.choice(values)
+    return changed
+
+
+def _damage_operations(junk: random.Random, trace: Trace) -> list[Operation]:
+    """What a rank may record of itself, if it wants to."""
+    operations = list(trace.operations)
+    for _ in range(junk.randrange(1, 4)):
+        if not operations:
+            break
+        place = junk.randrange(len(operations))
+        one = operations[place]
+        ranks = max(operation.rank for operation in operations) + 1
+        change: dict[str, Any] = junk.choice(
+            (
+                {"nbytes": junk.choice((0, 1, 1 << 62))},
+                {"peer": junk.randrange(ranks)},
+                {"name": junk.choice(_NAMES), "file": "\ud800\x1b[2J", "line": 10**30},
+                {"completed": None, "waited": None},
+                {"completed": 0.0, "dropped": 1e11, "issued": 5e11},
+                {"shape": (1 << 62, 1 << 62), "dtype": "no dtype"},
+                {"tag": 10**30, "group_name": "x" * _MANY},
+            )
+        )
+        damaged = replace(one, **change)
+        if damaged.name == "send" and damaged.peer is None:
+            damaged = replace(damaged, peer=0)
+        operations[place : place + 1] = junk.choice(([], [damaged], [one, damaged], [damaged]))
+    return operations
