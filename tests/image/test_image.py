@@ -116,14 +116,9 @@ def test_the_image_holds_the_grader_and_nothing_that_was_needed_to_build_it(
     lists = {path.split("/")[4] for path in paths if path.startswith("var/lib/apt/lists/")}
     assert lists <= {"lock", "partial"}  # which are empty
     assert not [path for path in paths if path.startswith("autograder/python/bin/pip")]
-    modes = docker(
-        "run", "--rm", IMAGE, "stat", "-c", "%a %n", *map("/autograder/{}".format, ROOMS)
-    )
-    assert modes.split("\n")[: len(ROOMS)] == [
-        f"{mode} /autograder/{name}" for name, mode in ROOMS.items()
-    ]
-    history = docker("history", "--no-trunc", IMAGE)
-    assert "SECRET" not in history.upper().replace("COURSE-SECRET", "")
+    places = [f"/autograder/{name}" for name in ROOMS]
+    modes = docker("run", "--rm", "--network=none", IMAGE, "stat", "-c", "%a", *places)
+    assert dict(zip(ROOMS, modes.split(), strict=True)) == ROOMS
 
 
 ROOMS = {
