@@ -19,7 +19,8 @@ _WORDS = {
     "ends or signals processes": rb"\bos\._exit\b|\bos\.(?:kill|killpg|abort)\b",
     "starts processes": rb"\bsubprocess\b|\bmultiprocessing\b|\bos\.(?:fork|system|popen|exec)",
     "reaches below Python": rb"\bctypes\b|\bcffi\b|/proc/|\bptrace\b",
-    "uses the network": rb"\bsocket\b|\burllib\b|\bhttp\.client\b|\brequests\.",
+    "uses the network": rb"\bsocket\b|\burllib\b|\bhttp\.client\b"
+    rb"|^[ \t]*(?:import|from)[ \t]+requests\b|\brequests\.(?:get|post|put|request|Session)\(",
     "looks into its callers": rb"\b_getframe\b|\bf_back\b|\bf_locals\b|\bgc\.get_|\binspect\.stack",
     "replaces what others use": rb"\bsys\.modules\b|\b__code__\b"
     rb"|\bsetattr\(\s*(?:torch|dist|time|np)\b"

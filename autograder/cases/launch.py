@@ -6,8 +6,10 @@ does once it has started (asks for its rank, waits for the others) works.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import torch.distributed as dist
@@ -39,8 +41,8 @@ def setups(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         )
         start("gloo", store=HashStore(), rank=0, world_size=1)
 
-    replace("init_process_group", record)
-    return {"calls": [_setup(impl, call, started) for call in inputs["calls"]]}
+    with replaced("init_process_group", record):
+        return {"calls": [_setup(impl, call, started) for call in inputs["calls"]]}
 
 
 def _setup(impl: Any, call: dict[str, Any], started: list[dict[str, Any]]) -> dict[str, Any]:
@@ -67,14 +69,21 @@ def cleanups(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
         stop(*args, **kwargs)
         destroyed.append(True)
 
-    replace("destroy_process_group", destroy)
-    impl.launch.cleanup()
-    first = len(destroyed)
-    impl.launch.cleanup()
+    with replaced("destroy_process_group", destroy):
+        impl.launch.cleanup()
+        first = len(destroyed)
+        impl.launch.cleanup()
     return {"first": first, "second": len(destroyed) - first}
 
 
-def replace(name: str, stand_in: Any) -> None:
-    """Puts `stand_in` wherever torch.distributed offers `name`."""
-    setattr(dist, name, stand_in)
-    setattr(dist.distributed_c10d, name, stand_in)
+@contextlib.contextmanager
+def replaced(name: str, stand_in: Any) -> Iterator[None]:
+    """Puts `stand_in` wherever torch.distributed offers `name`, while the block runs."""
+    own = getattr(dist, name)
+    for module in (dist, dist.distributed_c10d):
+        setattr(module, name, stand_in)
+    try:
+        yield
+    finally:
+        for module in (dist, dist.distributed_c10d):
+            setattr(module, name, own)

@@ -19,6 +19,8 @@ from .submissions import MANIFEST, reference_files, stub_files
         ("libc = ctypes.CDLL(None)", "reaches below Python"),
         ("open('/proc/1/mem')", "reaches below Python"),
         ("import socket", "uses the network"),
+        ("import requests", "uses the network"),
+        ("requests.post(url, data)", "uses the network"),
         ("sys._getframe(1).f_locals", "looks into its callers"),
         ("for x in gc.get_objects(): pass", "looks into its callers"),
         ("torch.equal = lambda *a: True", "replaces what others use"),
@@ -56,7 +58,15 @@ def test_what_was_handed_out_is_not_odd_until_it_is_changed() -> None:
     assert "starts processes" in odd
 
 
-@pytest.mark.parametrize("line", ["x = torch.equal(a, b)", "if time.time() == 3:", "exits = 1"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x = torch.equal(a, b)",
+        "if time.time() == 3:",
+        "exits = 1",
+        "requests.append(dist.isend(piece, peer))",
+    ],
+)
 def test_ordinary_lines_are_not_odd(line: str) -> None:
     assert suspicions({"m.py": line.encode()}) == []
 
