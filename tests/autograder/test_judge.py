@@ -258,7 +258,7 @@ def test_no_check_takes_a_forged_answer_for_a_fault_of_its_own(
 
 
 def test_what_a_case_itself_puts_in_the_place_of_functions_is_not_flagged() -> None:
-    assert graded(reference_files(), ["launch/address", "launch/cleanup"]).flags == []
+    assert graded(reference_files(), ["launch/address", "launch/cleanup"]).about.flags == []
 
 
 # --- Costs that are not what they seem ------------------------------------------------------------
