@@ -28,7 +28,7 @@ def draw() -> dict[str, str]:
     for name, (kind, variant, _) in _SHOWN.items():
         assert variant in MODES[kind]
         curves[name], _ = train(kind, variant, _SETTINGS, STEPS)
-    left, top, w, h = 50.0, 10.0, 320.0, 135.0
+    left, top, w, h = 50.0, 10.0, 320.0, 105.0
     canvas = Canvas(top + h + 46)
     ticks = math.ceil(max(max(losses) for losses in curves.values()) / _TICK)
     highest = _TICK * ticks
@@ -47,7 +47,7 @@ def draw() -> dict[str, str]:
         size = 2.2 + 2.2 * place
         for step, loss in enumerate(curves[name]):
             canvas.mark(*point(step, loss), sign, size)
-        y = top + 30 + 24 * place
+        y = top + 16 + 24 * place
         canvas.mark(left + w + 30, y, sign, size)
         canvas.text(left + w + 46, y + 4, name, size=11.5)
     canvas.path([point(step, loss) for step, loss in enumerate(curves["one process"])], width=0.9)
