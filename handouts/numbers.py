@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from torch import nn
 
-from multirank import ETHERNET, INFINIBAND, NVLINK
+from multirank import ETHERNET, ETHERNET_10, INFINIBAND, NVLINK, PCIE
 from reference import accounting, bandwidth, ddp
 from reference import pipeline_parallel as pipeline
 
@@ -60,6 +60,10 @@ def introduction() -> Numbers:
         "intro-days-many": f"{accounting.training_days(flops, many, H100_FLOPS, MFU):.0f}",
         "bytes-per-parameter": f"{accounting.state_bytes(1, 'ddp', 1):.0f}",
         "intro-state": size_text(accounting.state_bytes(parameters, "ddp", 1)),
+        "fabrics-table": [
+            [fabric.name, time_text(fabric.latency), rate_text(fabric.bandwidth)]
+            for fabric in (NVLINK, PCIE, INFINIBAND, ETHERNET, ETHERNET_10)
+        ],
         "crossover-infiniband": size_text(INFINIBAND.latency * INFINIBAND.bandwidth),
         "q-many-messages": time_text(messages * (alpha + size / beta)),
         "q-many-messages-bytes": time_text(messages * size / beta),

@@ -11,7 +11,7 @@ from multirank import ETHERNET, ETHERNET_10, INFINIBAND, NVLINK, PCIE
 _STEPS = (
     ("shared memory, all together", 132 * 128 * 1.755e9, DARK),
     ("HBM3", 3.35e12, DARK),
-    ("NVLink 5 (NVL72)", 900e9, MIDDLE),
+    ("NVLink 5 (Blackwell)", 900e9, MIDDLE),
     (NVLINK.name, NVLINK.bandwidth, MIDDLE),
     (PCIE.name, PCIE.bandwidth, LIGHT),
     (INFINIBAND.name, INFINIBAND.bandwidth, LIGHT),
@@ -30,7 +30,8 @@ def draw() -> dict[str, str]:
     def x(rate: float) -> float:
         return _LEFT + (math.log10(rate) - _LOW) / (_HIGH - _LOW) * (canvas.width - _LEFT - 60)
 
-    for power, told in enumerate(("1 GB/s", "10", "100", "1 TB/s", "10", "100 TB/s"), start=9):
+    ticks = ("1 GB/s", "10 GB/s", "100 GB/s", "1 TB/s", "10 TB/s", "100 TB/s")
+    for power, told in enumerate(ticks, start=9):
         canvas.line(x(10**power), 6, x(10**power), bottom, color=RULE, width=0.5)
         canvas.text(x(10**power), bottom + 18, told, at="middle", size=11)
     for place, (name, rate, fill) in enumerate(_STEPS):

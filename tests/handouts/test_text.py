@@ -57,6 +57,7 @@ def test_every_block_of_code_is_marked_as_a_command_or_a_program(book: str) -> N
 def _names() -> set[str]:
     """Every name of the assignment's, multirank's and torch.distributed's that can be used."""
     found = {*dir(multirank), *dir(dist), *dir(builtins), *keyword.kwlist, *dir(torch.Tensor)}
+    found |= {*dir(dist.Work)}
     found |= {function.__name__ for function in GALLERY} | {"multirank", "assignment"}
     for path in [*REFERENCE.glob("*.py"), *(REFERENCE / "examples").glob("*.py")]:
         found |= {path.stem, path.name}
