@@ -34,7 +34,8 @@ def fail(headline: str, details: Iterable[str] = (), guessed: Iterable[str] = ()
     """Fails the test with a message and without a traceback."""
     lines = [headline, *(f"  {line}" for line in details)]
     lines += [f"  consistent with {guess}" for guess in list(guessed)[:2]]
-    pytest.fail("\n".join(lines), pytrace=False)
+    # What it was found out by, such as a ValueError of the tested function, is in the lines.
+    raise pytest.fail.Exception("\n".join(lines), pytrace=False) from None
 
 
 @dataclass(frozen=True)
