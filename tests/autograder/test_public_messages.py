@@ -238,3 +238,42 @@ def test_random_cases_try_one_function_while_others_are_not_written(tmp_path: Pa
     assert "all_reduce is wrong on rank" in text
     assert "[all_reduce]' --fuzz 1 --fuzz-seed" in text
     assert "1 failed" in text
+
+
+_WITHOUT_NONE = (
+    "parameter.requires_grad]",
+    "parameter.requires_grad and parameter.grad is not None]",
+)
+_NOT_PUT_BACK = """
+        self._synchronizes = False
+        yield
+        self._synchronizes = True
+"""
+
+
+@pytest.mark.slow  # 4 s each
+@pytest.mark.parametrize(
+    ("module", "patches", "tests", "told"),
+    [
+        (
+            "ddp",
+            {
+                "all_reduce_gradients": _WITHOUT_NONE,
+                "DistributedDataParallel.no_sync": _NOT_PUT_BACK,
+            },
+            "counts_none_as_zero or in_silence",
+            [
+                "called: all_reduce_gradients(flat=True)",
+                "`bias` and `body` had no gradient on rank 2 consistent with leaving those out",
+                "consistent with what no_sync changes not being put back: try, finally",
+            ],
+        ),
+    ],
+    ids=["ddp"],
+)
+def test_mistakes_of_several_functions_are_told_each_its_cause(
+    tmp_path: Path, module: str, patches: dict[str, Patch], tests: str, told: list[str]
+) -> None:
+    text = said_of(tmp_path, patched(patches, file=module), module, "-k", tests)
+    for words in told:
+        assert words in text
