@@ -244,6 +244,10 @@ _WITHOUT_NONE = (
     "parameter.requires_grad]",
     "parameter.requires_grad and parameter.grad is not None]",
 )
+_NO_GRADIENT = ("input.detach().requires_grad_()", "input.detach()")
+_ZEROS = ("return input.grad", "return None if self.is_first else torch.zeros_like(input)")
+_POSTS_LATE = ("following is not None and following.kind == action.kind", "False")
+_FROM_MINUS_1 = ("range(num_microbatches):", "range(-1, num_microbatches):")
 _NOT_PUT_BACK = """
         self._synchronizes = False
         yield
@@ -268,8 +272,28 @@ _NOT_PUT_BACK = """
                 "consistent with what no_sync changes not being put back: try, finally",
             ],
         ),
+        (
+            "pipeline_parallel",
+            {"PipelineStage.forward": _NO_GRADIENT, "PipelineStage.backward": _ZEROS},
+            "one_micro_batch or 1f1b",
+            [
+                "the gradient of the input of micro-batch 0 is off",
+                "consistent with zeros: was the received input told that it requires a gradient?",
+                "the gradient of the weight of layer 0 is off",
+                "nothing being added up, or zeros coming back: was the received input told",
+            ],
+        ),
+        (
+            "pipeline_parallel",
+            {"run_schedule": _POSTS_LATE, "one_f_one_b": _FROM_MINUS_1},
+            "while_it_computes or fewer",
+            [
+                "consistent with receives that are posted only when their message is needed",
+                "there is no micro-batch -1",
+            ],
+        ),
     ],
-    ids=["ddp"],
+    ids=["ddp", "zeros come back", "late receives"],
 )
 def test_mistakes_of_several_functions_are_told_each_its_cause(
     tmp_path: Path, module: str, patches: dict[str, Patch], tests: str, told: list[str]
@@ -277,3 +301,4 @@ def test_mistakes_of_several_functions_are_told_each_its_cause(
     text = said_of(tmp_path, patched(patches, file=module), module, "-k", tests)
     for words in told:
         assert words in text
+    assert "another exception" not in text
