@@ -195,6 +195,7 @@ _ADDED = "return _all_reduce(grad, None), None"
 _IN_PLACE = "dist.all_reduce(x, group=group)\nreturn x"
 _BIAS = "return reduce_from_tensor_parallel_region(F.linear(x, self.weight, self.bias), self.group)"
 _SPLIT = ('_own_part if backward == "split" else _reduce_scatter', "_own_part")
+_ALL_SPLIT = ('"split" if number == last else "reduce_scatter"', '"split"')
 
 
 @pytest.mark.slow
@@ -212,6 +213,7 @@ _SPLIT = ('_own_part if backward == "split" else _reduce_scatter', "_own_part")
         ("GatherFrom.forward", _SPLIT, "test_gather_from", "a split, where the gradients"),
         ("RowParallelLinear.forward", _BIAS, "test_RowParallel", "a bias that every rank adds"),
         ("RowParallelLinear.forward", _BIAS, "test_ParallelMLP", "a bias that every rank adds"),
+        ("ColumnParallelMLP.forward", _ALL_SPLIT, "test_ColumnParallelMLP", "summands are missing"),
     ],
     ids=[
         "added again",
@@ -220,6 +222,7 @@ _SPLIT = ('_own_part if backward == "split" else _reduce_scatter', "_own_part")
         "split",
         "bias",
         "bias of an MLP",
+        "split throughout",
     ],
 )
 def test_a_mistake_in_parallel_layers_is_told_its_cause(
