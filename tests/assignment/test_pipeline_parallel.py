@@ -438,8 +438,8 @@ def require_outputs(
     inputs, _ = pipelines.batch(kind, sizes)
     for number, (got, one) in enumerate(zip(outputs, inputs, strict=True)):
         right = model(one).detach()
-        told = f"{what}: the output of micro-batch {number}"
-        require_close(told, got, right, noted=done.warnings)
+        which = f"{what}: the output of micro-batch {number}"
+        require_close(which, got, right, noted=done.warnings)
     return done
 
 
