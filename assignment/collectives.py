@@ -52,6 +52,7 @@ Cost
         broadcast, reduce                ceil(log2 n) S      ceil(log2 n) messages of S
         all_to_all                       ceil(log2 n) S/2      (n-1) messages of S/n
         scatter, gather                    (n-1)/n S         any
+        barrier                          any                 any
 
     Up to 1.05 times the bytes, and 1.1 times the time, earns all points for cost, 1.6 times three
     quarters, 2.2 times half, and 3.2 times a quarter; the worse of the two counts. Less is welcome.
@@ -62,7 +63,7 @@ Cost
     quarters, 3.3 times half, and 4.8 times a quarter, and the worst of bytes, modelled and measured
     time counts. It also sees copies, and memory that is allocated in a loop. If the machine is too
     noisy, it is left out. (Where a course grades on GPUs as well: 64 MiB, and 1.25 times.)
-    ``python -m assignment.bandwidth`` shows how you compare with torch's.
+    ``python -m assignment.bandwidth`` shows how you compare with torch's (once part 2 is written).
 
     all_reduce, reduce_scatter and all_gather are graded at 4 and at 8 ranks, with 64 MiB, and the
     worse counts; broadcast, reduce and all_to_all at 8 ranks, with 64 KiB or 64 MiB, whichever is
@@ -251,7 +252,7 @@ def all_gather(output: Tensor, input: Tensor, group: ProcessGroup | None = None)
     A ring: in each of n-1 steps every rank passes on to its right what it last got from its left,
     its own part first (Patarasuk and Yuan 2009).
 
-    As ``all_gather_into_tensor``.
+    As ``all_gather_into_tensor``, which newer versions of torch call ``all_gather_single``.
 
     Args:
         output: where the result goes, of shape (n d0, d1, ...).
@@ -290,7 +291,7 @@ def reduce_scatter(
     travels to the right; each rank adds its own share to what comes in and passes it on. After n-1
     steps every rank holds its own part, complete (Patarasuk and Yuan 2009).
 
-    As ``reduce_scatter_tensor``.
+    As ``reduce_scatter_tensor``, which newer versions of torch call ``reduce_scatter_single``.
 
     Args:
         output: where the calling rank's part goes, of shape (d0, d1, ...), the same everywhere. It

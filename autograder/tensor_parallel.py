@@ -8,9 +8,10 @@ numbers over a power of 2, so most of the sums are exact, in bfloat16 too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -290,8 +291,10 @@ class Layer:
             return None if by_rows else 0
         return 1 if by_rows else 0
 
-    def apply(self, weights: Tensors, x: Tensor) -> Tensor:
-        """What the full layer computes."""
+    def apply(
+        self, weights: Tensors, x: Tensor, between: Callable[[Tensor], Tensor] = lambda x: x
+    ) -> Tensor:
+        """What the full layer computes. between: what comes after each layer of a column_mlp."""
         activation = getattr(F, self.activation)
 
         def linear(name: str, x: Tensor) -> Tensor:
@@ -304,7 +307,7 @@ class Layer:
                 return linear("fc2.", activation(linear("fc1.", x)))
             case "column_mlp":
                 for name in self._linears():
-                    x = activation(linear(name, x))
+                    x = between(activation(linear(name, x)))
                 return x
             case "attention":
                 width = self.features[0] // self.heads[0]
@@ -373,12 +376,39 @@ class Layer:
             for name in ("output", *masters[0], "input_gradient")
             if name in exact and (name != "input_gradient" or self.copies_input)
         ]
+        if self.kind == "column_mlp" and n > 1:
+            split = self._split_throughout(masters[0], x, gradient)
+            cause = (
+                'a gather whose backward is "split" where the next layer is split, too: '
+                "the other ranks' summands are missing"
+            )
+            wanted = [
+                replace(one, guesses={cause: split[one.where[-1]]})
+                if one.where[-1] in split
+                else one
+                for one in wanted
+            ]
         if self.masters_differ and self.kind == "column":
             own = [self.apply(master, x).chunk(n, -1) for master in masters]
             parts = [one[place].contiguous() for place, one in enumerate(own)]
             guess = {"parts of the ranks' own full layers, where those of one are asked for": parts}
             wanted[0] = replace(wanted[0], guesses=guess)
         return inputs, wanted
+
+    def _split_throughout(
+        self, weights: Tensors, x: Tensor, gradient: Tensor
+    ) -> dict[str, list[Tensor]]:
+        """The members' gradients if each goes on with what came back through its own columns."""
+        n = self.setting.n
+        found: dict[str, list[Tensor]] = {}
+        for place in range(n):
+            leaves = {name: one.double().clone().requires_grad_() for name, one in weights.items()}
+            output = self.apply(leaves, x.double(), partial(_own_columns, place=place, n=n))
+            torch.autograd.backward(output, gradient.double())
+            for name, leaf in leaves.items():
+                assert leaf.grad is not None
+                found.setdefault(name, []).append(leaf.grad.chunk(n)[place])
+        return found
 
     def _look_alikes(self) -> dict[str, Layer]:
         """Layers that somebody may have computed instead."""
@@ -437,6 +467,13 @@ class Layer:
         weight = exact.get(name.replace("bias", "weight"), whole)
         scale = float(weight.abs().max())
         return Wanted(where, what, self.setting.dtype, parts, error, guesses, scale)
+
+
+def _own_columns(x: Tensor, place: int, n: int) -> Tensor:
+    """The same, but gradients come back through one member's columns alone."""
+    own = torch.zeros_like(x)
+    own.chunk(n, -1)[place].fill_(1)
+    return x * own + (x * (1 - own)).detach()
 
 
 # --- Cross-entropy ------------------------------------------------------------------------------

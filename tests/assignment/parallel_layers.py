@@ -124,6 +124,29 @@ class _Layers(nn.Module):
         return x
 
 
+def split_throughout(layer: Layer, n: int, seed: int) -> dict[str, list[Tensor]]:
+    """Of a ColumnParallelMLP: the ranks' gradients, by name, if every gather's backward is a split.
+
+    Then a rank goes on with what came back through its own columns alone.
+    """
+    found: dict[str, list[Tensor]] = {}
+    for place in range(n):
+        made = full(None, layer, seed)
+        torch.manual_seed(100)
+        carried = _input(layer)
+        for linear in made.layers:
+            carried = made.activation(linear(carried))
+            own = torch.zeros_like(carried)
+            own.chunk(n, -1)[place].fill_(1)
+            carried = carried * own + (carried * (1 - own)).detach()
+        gradient = torch.ones_like(carried) if layer.summed else torch.randn_like(carried)
+        torch.autograd.backward(carried, gradient)
+        for name, parameter in made.named_parameters():
+            assert parameter.grad is not None
+            found.setdefault(name, []).append(parameter.grad.chunk(n)[place])
+    return found
+
+
 def run_layers(package: str, module: str, layers: Sequence[Layer]) -> list[Found]:
     """Runs each layer and its twin; what the calling rank has of the results, and should have."""
     ours = importlib.import_module(f"{package}.{module}")

@@ -34,7 +34,8 @@ def fail(headline: str, details: Iterable[str] = (), guessed: Iterable[str] = ()
     """Fails the test with a message and without a traceback."""
     lines = [headline, *(f"  {line}" for line in details)]
     lines += [f"  consistent with {guess}" for guess in list(guessed)[:2]]
-    pytest.fail("\n".join(lines), pytrace=False)
+    # What it was found out by, such as a ValueError of the tested function, is in the lines.
+    raise pytest.fail.Exception("\n".join(lines), pytrace=False) from None
 
 
 @dataclass(frozen=True)
@@ -228,8 +229,8 @@ def _why_unfinished(run: Run, call: Call | None, number: int | None) -> list[str
     refused = re.search(r"destination rank|source rank|[Gg]lobal rank|not in list", said)
     if call.group is not None and (refused or _meets_strangers(run, call, number)):
         return [
-            "a place in the group being taken for a rank: dist.send and dist.recv want global "
-            f"ranks, here {list(call.group)}"
+            "a place in the group being taken for a rank: torch.distributed wants global ranks, "
+            f"here {list(call.group)}"
         ]
     if "should not be the same as the rank of the current process" in said:
         return ["a rank being its own partner; what it already has it need not send"]

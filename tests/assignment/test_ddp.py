@@ -40,9 +40,19 @@ class Runner:
     subject: Subject
     worlds: Worlds
 
-    def __call__(self, name: str, world_size: int, function: Callable[..., Any], *args: Any) -> Run:
+    def __call__(
+        self,
+        name: str,
+        world_size: int,
+        function: Callable[..., Any],
+        *args: Any,
+        told: Mapping[str, Any] | None = None,
+        group: Group = None,
+    ) -> Run:
+        """told: the arguments of the tested function that are worth telling, by name."""
         __tracebackhide__ = True
-        calls = [Call(name, {rank: {} for rank in range(world_size)})]
+        before = {rank: dict(told or {}) for rank in group or range(world_size)}
+        calls = [Call(name, before, group=group)]
         done = self.worlds.call(self.subject, world_size, calls, function, *args)
         require_finished(self.subject, done, calls)
         return done
@@ -201,7 +211,13 @@ def require_broadcast(run: Runner, world_size: int, src: int, group: Group = Non
     __tracebackhide__ = True
     spec = replace(SPEC, frozen=("body",), buffer=True)
     name = None if group is None else group_name(group)
-    done = run("broadcast_parameters", world_size, training.broadcast, name, spec, src)
+    args = (name, spec, src)
+    done = run(
+        *("broadcast_parameters", world_size, training.broadcast),
+        *args,
+        told={"src": src},
+        group=group,
+    )
     require_one_beginning("broadcast_parameters", done.results, src, group or range(world_size))
     return done
 
@@ -250,8 +266,9 @@ def reduce(
     spec: Spec = SPEC,
     unused: Mapping[int, Collection[str]] | None = None,
     group: Group = None,
+    given: bool = False,
 ) -> Run:
-    """Calls all_reduce_gradients, and looks at every gradient."""
+    """Calls all_reduce_gradients, and looks at every gradient. given: with all_reduce=."""
     __tracebackhide__ = True
     ranks = list(group or range(world_size))
     local = [
@@ -261,8 +278,19 @@ def reduce(
         for rank in range(world_size)
     ]
     name = None if group is None else group_name(group)
-    given = multirank.per_rank(local)
-    done = run("all_reduce_gradients", world_size, training.reduce, name, spec, flat, given)
+    told = {"flat": flat} | ({"all_reduce": "one of the test's"} if given else {})
+    args = (name, spec, flat, given, multirank.per_rank(local))
+    try:
+        done = run(
+            "all_reduce_gradients", world_size, training.reduce, *args, told=told, group=group
+        )
+    except pytest.fail.Exception as failed:
+        said = str(failed)
+        if unused and (" hangs " in said or "do not agree on the size" in said):
+            failed.msg = "\n".join([*less_guesses(said), *none_left_out(unused)])
+        raise
+    if given and not any(mark.label == training.GIVEN for mark in done.trace.marks):
+        fail(f"all_reduce_gradients(flat={flat}, all_reduce=...) does not call what it is given.")
     require_means(
         f"all_reduce_gradients(flat={flat}) on ranks {ranks}",
         spec,
@@ -273,10 +301,20 @@ def reduce(
     return done
 
 
+def none_left_out(unused: Mapping[int, Collection[str]]) -> list[str]:
+    """What is likely where ranks do not fit together, some of which had no gradients."""
+    idle = [
+        f"{' and '.join(f'`{name}`' for name in names)} had no gradient on rank {rank}"
+        for rank, names in unused.items()
+    ]
+    return [f"  {'; '.join(idle)}", "  consistent with leaving those out there"]
+
+
 @pytest.mark.problem("all_reduce_gradients", share=0.25)
 def test_all_reduce_gradients_makes_means(run: Runner) -> None:
     for n in (2, 4, 3, 1):
         reduce(run, n, flat=False)
+    reduce(run, 2, flat=False, given=True)
 
 
 @pytest.mark.problem("all_reduce_gradients", share=0.25)
@@ -284,6 +322,7 @@ def test_all_reduce_gradients_flat_makes_the_same(run: Runner) -> None:
     for n in (2, 4, 3, 1):
         reduce(run, n, flat=True)
     reduce(run, 4, flat=True, spec=MIXED)
+    reduce(run, 2, flat=True, given=True)
 
 
 @pytest.mark.problem("all_reduce_gradients", share=0.2 / 2)
@@ -339,7 +378,8 @@ def require_buckets(
     tensors = [torch.zeros(size, dtype=kind) for size, kind in zip(sizes, kinds, strict=True)]
     trainable = [place not in frozen for place in range(len(sizes))]
     calls = [(tensors, trainable, cap / MIB)]
-    (found,) = run("partition_buckets", 1, training.partition, calls).results[0]
+    told_of = {"bucket_cap_mb": f"{cap / MIB:.4g} ({cap:g} bytes)"}
+    (found,) = run("partition_buckets", 1, training.partition, calls, told=told_of).results[0]
     nbytes = [one.numel() * one.element_size() for one in tensors]
     told = [
         f"the parameters have {nbytes} bytes, the cap is {cap:g}",
@@ -409,8 +449,12 @@ def train(
     micro_batches: int = 1,
     unused: Callable[[int, int], Collection[str]] = lambda step, rank: (),
     group: Group = None,
+    interrupted: bool = False,
 ) -> Run:
-    """Trains, and looks at the gradients of every step. cap: in bytes."""
+    """Trains, and looks at the gradients of every step.
+
+    cap: in bytes. interrupted: whether an exception is raised inside no_sync before.
+    """
     __tracebackhide__ = True
     ranks = list(group or range(world_size))
     given = [
@@ -424,10 +468,14 @@ def train(
         for rank in range(world_size)
     ]
     name = None if group is None else group_name(group)
-    inputs = multirank.per_rank(given)
+    args = (name, spec, cap / MIB, multirank.per_rank(given), interrupted)
+    told_of = {"bucket_cap_mb": f"{cap / MIB:.4g} ({cap:g} bytes)"}
     try:
         done = run(
-            "DistributedDataParallel", world_size, training.train, name, spec, cap / MIB, inputs
+            *("DistributedDataParallel", world_size, training.train),
+            *args,
+            told=told_of,
+            group=group,
         )
     except pytest.fail.Exception as failed:
         told = str(failed)
@@ -512,6 +560,7 @@ class TestDistributedDataParallel:
             quiet = times_of(done, rank, "quiet 0")[-1]
             if early := [one for one in sent if one.issued < quiet]:
                 fail(f"Rank {rank} issues {early[0].name} inside no_sync; it must be silent.")
+        require_exceptions_to_leave_no_sync(run, overlaps(done))
 
     @pytest.mark.problem("distributed_data_parallel", share=0.15)
     def test_a_parameter_that_a_rank_does_not_use(self, run: Runner) -> None:
@@ -544,7 +593,14 @@ class TestDistributedDataParallel:
             sent, _, end = step_of(done, rank, 1)
             last = times_of(done, rank, "backward embedding")[1]
             if not any(one.issued < last for one in sent):
-                fail(f"Rank {rank} issues nothing before the last gradient is ready.")
+                finish = times_of(done, rank, "finish 1")[0]
+                late = bool(sent) and all(one.issued > finish for one in sent)
+                fail(
+                    f"Rank {rank} issues nothing before the last gradient is ready.",
+                    guessed=["issuing all buckets in finish_gradient_synchronization"]
+                    if late
+                    else [],
+                )
             if early := [one for one in sent if one.waited is not None and one.waited < last]:
                 fail(
                     f"Rank {rank} waits for {early[0].name} (line {early[0].line}) before the last "
@@ -567,7 +623,8 @@ class TestDistributedDataParallel:
         spec = Spec({"embedding": 64, **{f"layer{i}": 64 for i in range(7)}}, {})
         overlapped = train(run, 4, spec, cap=256, steps=1)
         inputs = multirank.per_rank([values_of(spec, rank) for rank in range(4)])
-        flat = run("all_reduce_gradients", 4, training.train_without_overlap, True, spec, inputs)
+        args = (4, training.train_without_overlap, True, spec, inputs)
+        flat = run("all_reduce_gradients", *args, told={"flat": True})
         times = [step_time(done) for done in (overlapped, flat)]
         if times[0] > 0.9 * times[1]:
             fail(
@@ -575,6 +632,35 @@ class TestDistributedDataParallel:
                 f"overlap {times[1] * 1e3:.1f} ms; it must be shorter.",
                 ["--timeline DIR draws what the ranks do"],
             )
+
+
+def overlaps(done: Run) -> bool:
+    """Whether something is issued in the first step before finish_gradient_synchronization."""
+    sent, _, _ = step_of(done, 0, 0)
+    return any(one.issued < times_of(done, 0, "finish 0")[0] for one in sent)
+
+
+def require_exceptions_to_leave_no_sync(run: Runner, overlapped: bool) -> None:
+    """A step after an exception inside no_sync is like any other.
+
+    overlapped: whether others send before finish_gradient_synchronization.
+    """
+    __tracebackhide__ = True
+    likely = "what no_sync changes not being put back: try, finally"
+    try:
+        done = train(run, 2, steps=1, interrupted=True)
+    except pytest.fail.Exception as failed:
+        said = [*less_guesses(str(failed)), f"  consistent with {likely}"]
+        failed.msg = "\n".join(["After an exception inside no_sync, in the next step:", *said])
+        raise
+    if any(result["swallowed"] for result in done.results):
+        fail("An exception inside no_sync does not come out of it.")
+    if overlapped and not overlaps(done):
+        fail(
+            "After an exception inside no_sync, nothing is issued in the next step before "
+            "finish_gradient_synchronization.",
+            guessed=[likely],
+        )
 
 
 def step_time(done: Run) -> float:

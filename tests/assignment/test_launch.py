@@ -15,6 +15,7 @@ import pytest
 from multirank import World
 
 from . import starts
+from .calls import Call
 from .running import DEADLINE, Subject, fail, require_finished
 
 Arguments = dict[str, Any]
@@ -39,7 +40,7 @@ def recorded(subject: Subject, arguments: Arguments, environment: dict[str, str]
             timeout=DEADLINE,
             check=False,
         )
-    require_finished(subject, done)
+    require_finished(subject, done, [Call("setup", {0: arguments})])
     outcome: Arguments = done.results[0]
     if len(outcome["started"]) != 1:
         fail(f"setup calls init_process_group {len(outcome['started'])} times; it must once.")
@@ -134,7 +135,7 @@ def test_cleanup_destroys_the_group_and_does_no_harm_without_one(subject: Subjec
             timeout=DEADLINE,
             check=False,
         )
-    require_finished(subject, done)
+    require_finished(subject, done, [Call("cleanup", {0: {}})] * 2)
     with_group, without = done.results[0]
     if (with_group, without) != (1, 0):
         fail(

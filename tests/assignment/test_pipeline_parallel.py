@@ -17,10 +17,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import multirank
-from multirank import Fabric, ReplayError, Run
+from multirank import Fabric, Operation, ReplayError, Run
 
 from . import pipelines
 from .calls import Call, group_name
+from .explain import source_place
 from .pipelines import Order
 from .running import Subject, Worlds, fail, require_finished, result
 
@@ -262,6 +263,8 @@ def test_one_f_one_b_with_fewer_micro_batches_than_stages(subject: Subject) -> N
 
 # --- PipelineStage ------------------------------------------------------------------------------
 
+TOLD_TO_REQUIRE = "was the received input told that it requires a gradient?"
+
 
 def require_driven(
     run: Runner, kind: str, layer: int, sizes: Sequence[int], order: Order
@@ -282,23 +285,30 @@ def require_driven(
         if layer > 0:
             leaf.requires_grad_()
         output = module(leaf)
-        require_close(f"{what}: output {number}", found["outputs"][number], output.detach())
+        whose = f"of micro-batch {number}"
+        require_close(f"{what}: the output {whose}", found["outputs"][number], output.detach())
         if output.requires_grad:
             output.backward(pipelines.gradient(output))
         got = found["input_grads"][number]
         if (got is None) != (leaf.grad is None):
-            asked = "None" if leaf.grad is None else "a gradient"
-            fail(f"{what}: backward({number}, ...) returns {got}; it must be {asked}.")
+            asked, guessed = "None", []
+            if leaf.grad is not None:
+                asked, guessed = "a gradient", [f"an input without one: {TOLD_TO_REQUIRE}"]
+            fail(
+                f"{what}: backward({number}, ...) returns {got}; it must be {asked}.",
+                guessed=guessed,
+            )
         if leaf.grad is not None:
-            require_close(f"{what}: the gradient of input {number}", got, leaf.grad)
-    require_gradients(what, found["grads"], list(module.parameters()), 0.5)
+            zeros = {f"zeros: {TOLD_TO_REQUIRE}": torch.zeros_like(leaf)}
+            require_close(f"{what}: the gradient of the input {whose}", got, leaf.grad, zeros)
+    require_gradients(what, found["grads"], named_parameters({layer: module}), 0.5)
     return found
 
 
 def require_gradients(
     what: str,
     found: Sequence[Tensor | None],
-    parameters: Sequence[nn.Parameter],
+    parameters: Mapping[str, nn.Parameter],
     before: float,
     guesses: Mapping[str, Sequence[Tensor | None]] | None = None,
     noted: Sequence[str] = (),
@@ -308,13 +318,14 @@ def require_gradients(
     guesses: what they would be by themselves, by the mistake that would lead to it.
     """
     __tracebackhide__ = True
-    for number, (got, parameter) in enumerate(zip(found, parameters, strict=True)):
+    for number, (got, name) in enumerate(zip(found, parameters, strict=True)):
+        parameter = parameters[name]
         if parameter.grad is None:
             if got is not None:
-                fail(f"{what}: parameter {number} requires no gradient, and must get none.")
+                fail(f"{what}: the {name} requires no gradient, and must get none.")
             continue
         require_close(
-            f"{what}: the gradient of parameter {number}",
+            f"{what}: the gradient of the {name}",
             got,
             parameter.grad + before,
             {
@@ -325,6 +336,15 @@ def require_gradients(
             | ({"what was there before being lost": parameter.grad} if before else {}),
             noted,
         )
+
+
+def named_parameters(layers: Mapping[int, nn.Module]) -> dict[str, nn.Parameter]:
+    """By what they are called in messages; layers are counted in the whole model."""
+    return {
+        f"{name.rpartition('.')[2]} of layer {number}": parameter
+        for number, layer in layers.items()
+        for name, parameter in layer.named_parameters()
+    }
 
 
 def require_close(
@@ -418,7 +438,8 @@ def require_outputs(
     inputs, _ = pipelines.batch(kind, sizes)
     for number, (got, one) in enumerate(zip(outputs, inputs, strict=True)):
         right = model(one).detach()
-        require_close(f"{what}: output {number}", got, right, noted=done.warnings)
+        which = f"{what}: the output of micro-batch {number}"
+        require_close(which, got, right, noted=done.warnings)
     return done
 
 
@@ -457,7 +478,9 @@ def require_point_to_point(done: Run, function: str, ranks: Sequence[int] = rang
             fail(f"{function}: rank {op.rank} talks to {op.peer}, which is not its neighbour.")
 
 
-def require_makespan(done: Run, what: str, message: float, enough: float) -> None:
+def require_makespan(
+    done: Run, what: str, message: float, enough: float, guessed: Sequence[str] = ()
+) -> None:
     """What it takes on a modelled network where the largest message takes so long, and F 1 s."""
     __tracebackhide__ = True
     try:
@@ -475,10 +498,38 @@ def require_makespan(done: Run, what: str, message: float, enough: float) -> Non
                 f"a forward pass takes 1 s, a message up to {message:g} s",
                 f"rank {waits.rank} waits for {waits.waiting:.1f} s",
             ],
+            guessed,
         )
 
 
+def why_nothing_overlaps(done: Run) -> list[str]:
+    """What the messages have in common, if no receive or no send is under way in a computation."""
+    likely = {
+        "recv": "receives that are posted only when their message is needed",
+        "send": "sends that are waited for before the next computation begins",
+    }
+    found = []
+    for name, words in likely.items():
+        messages = [one for one in done.trace.operations if one.name == name and one.nbytes > 256]
+        if messages and not any(meets_computation(done, one) for one in messages):
+            places = sorted({source_place(one.file, one.line) for one in messages})
+            found.append(f"{words} ({' and '.join(places[:2])})")
+    return found
+
+
+def meets_computation(done: Run, message: Operation) -> bool:
+    """Whether its rank begins to compute between issuing it and waiting for it."""
+    end = message.completed if message.waited is None else message.waited
+    end = math.inf if end is None else end
+    return any(
+        mark.kind == "compute" and mark.rank == message.rank and message.issued < mark.time < end
+        for mark in done.trace.marks
+    )
+
+
 # --- run_schedule -------------------------------------------------------------------------------
+
+NOTHING = "nothing being added up"
 
 
 def require_trained(
@@ -508,7 +559,7 @@ def require_trained(
             "a loss that is not scaled: the sum of the micro-batches' means": [1.0] * m,
             "a loss that is scaled twice": [share / m for share in shares],
             "micro-batches that count equally, whatever they hold": [1 / m] * m,
-            "nothing being added up": [0.0] * m,
+            NOTHING: [0.0] * m,
         }.items()
     }
     for stage, rank in enumerate(ranks[:-1]):
@@ -531,8 +582,11 @@ def require_trained(
             words: [one.grad for one in guess[own].parameters()]
             for words, (_, guess) in guesses.items()
         }
+        if stage < stages - 1:  # what comes back from the stage after may be zeros
+            zeros = guessed.pop(NOTHING)
+            guessed[f"{NOTHING}, or zeros coming back: {TOLD_TO_REQUIRE}"] = zeros
         told = f"{what}: on stage {stage}, {orders[stage]}"
-        parameters = list(model[own].parameters())
+        parameters = named_parameters({layer: model[layer] for layer in range(own.start, own.stop)})
         require_gradients(told, found["grads"], parameters, before or 0.0, guessed, done.warnings)
     return done
 
@@ -595,7 +649,7 @@ def test_run_schedule_communicates_while_it_computes(run: Runner) -> None:
     require_point_to_point(done, "run_schedule")
     shortest = (m + 3) * 3.0
     what = "run_schedule of GPipe, 4 stages, 8 micro-batches"
-    require_makespan(done, what, 0.8, shortest + 6 * 0.8)
+    require_makespan(done, what, 0.8, shortest + 6 * 0.8, why_nothing_overlaps(done))
     sent = sum(op.nbytes for op in done.trace.operations if op.name == "send" and op.nbytes > 256)
     enough = 2 * sum(4 * m * pipelines.TOKENS * width * 8 for width in pipelines.WIDTHS[1:4])
     if sent > 1.1 * enough:

@@ -275,8 +275,20 @@ def require_layers(run: Runner, world_size: int, *layers: Layer) -> Run:
         told += [layer.dtype] if layer.dtype != "float32" else []
         found = [done.results[rank][number] for rank in ranks]
         guesses = {"the output": bias_on_every_rank(layer, ranks, found)}
+        if layer.kind == "ColumnParallelMLP":
+            wrong = rank_side.split_throughout(layer, len(ranks), seed=ranks[0])
+            guesses |= {
+                f"the gradient of {name}": {SPLIT_THROUGHOUT: parts}
+                for name, parts in wrong.items()
+            }
         require_found(", ".join(told), ranks, found, guesses)
     return done
+
+
+SPLIT_THROUGHOUT = (
+    'a gather whose backward is "split" where the next layer is split, too: '
+    "the other ranks' summands are missing"
+)
 
 
 def bias_on_every_rank(

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 import multirank
 
 Values = Mapping[str, Tensor]  # by a layer's name
+GIVEN = "the all_reduce that was given"  # stands in the trace where it is called
 
 
 @dataclass(frozen=True)
@@ -108,17 +109,27 @@ def reduce(
     group: str | None,
     spec: Spec,
     flat: bool,
+    given: bool,
     gradients: Mapping[str, Tensor | None],
 ) -> dict[str, Tensor | None]:
-    """all_reduce_gradients of these gradients, if this rank is in the group."""
+    """all_reduce_gradients of these gradients, if this rank is in the group.
+
+    given: whether it is told what to communicate with, which marks each of its calls.
+    """
     function = _function(package, module, "all_reduce_gradients")
     if _outside(group):
         return {}
     model = Model(spec)
     for name, gradient in gradients.items():
         model.get_parameter(name).grad = None if gradient is None else gradient.clone()
-    function(model, flat=flat, **_group(group))
+    more = {"all_reduce": _marked_all_reduce} if given else {}
+    function(model, flat=flat, **more, **_group(group))
     return _gradients(model)
+
+
+def _marked_all_reduce(tensor: Tensor, *, op: Any, group: Any) -> None:
+    multirank.mark(GIVEN)
+    dist.all_reduce(tensor, op=op, group=group)
 
 
 def partition(
@@ -141,11 +152,15 @@ def train(
     spec: Spec,
     cap: float,
     steps: Sequence[Sequence[Values]],
+    interrupted: bool,
 ) -> dict[str, Any]:
     """Steps with DistributedDataParallel; of each step's micro-batches all but the last in no_sync.
 
+    interrupted: whether a no_sync before the first step ends by an exception.
+
     Returns:
-        "begun": parameters and buffers after construction; "gradients": of each step.
+        "begun": parameters and buffers after construction; "gradients": of each step; "swallowed":
+        whether the exception did not come out of no_sync.
     """
     wrapper = _function(package, module, "DistributedDataParallel")
     if _outside(group):
@@ -153,6 +168,7 @@ def train(
     model = Model(spec)
     wrapped = wrapper(model, cap, **_group(group))
     begun = _held(model)
+    swallowed = interrupted and not _interrupt(wrapped)
     gradients = []
     for number, micro_batches in enumerate(steps):
         with multirank.span(f"step {number}"):
@@ -162,10 +178,21 @@ def train(
                     torch.autograd.backward(wrapped(values))
                     if not last:
                         multirank.mark(f"quiet {number}")
+            multirank.mark(f"finish {number}")
             wrapped.finish_gradient_synchronization()
         gradients.append(_gradients(model))
         model.zero_grad()
-    return {"begun": begun, "gradients": gradients}
+    return {"begun": begun, "gradients": gradients, "swallowed": swallowed}
+
+
+def _interrupt(wrapped: Any) -> bool:
+    """Raises an exception inside no_sync; whether it comes out."""
+    try:
+        with wrapped.no_sync():
+            raise InterruptedError
+    except InterruptedError:
+        return True
+    return False
 
 
 def train_without_overlap(

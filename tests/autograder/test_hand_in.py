@@ -163,9 +163,11 @@ def test_the_grader_takes_what_it_hands_in_and_ignores_nothing(student: Path) ->
     assert done.returncode == 0, done.stderr
     assert "8 of 8 public points" in done.stdout
     assert "with your own: helpers.py" in done.stdout
+    assert "bringing up nodes" not in done.stdout
     assert "left out: notes.txt (not a Python module)" in done.stdout
     assert "left out: my-ring.py (not a name that Python can import)" in done.stdout
     assert "left out: data/ (a folder" in done.stdout
+    assert "left out: examples/ (they came with the assignment" in done.stdout
     submission = take(student / "submission.zip", WANTED)
     assert submission.ignored == []
     assert submission.files == {

@@ -195,6 +195,7 @@ _ADDED = "return _all_reduce(grad, None), None"
 _IN_PLACE = "dist.all_reduce(x, group=group)\nreturn x"
 _BIAS = "return reduce_from_tensor_parallel_region(F.linear(x, self.weight, self.bias), self.group)"
 _SPLIT = ('_own_part if backward == "split" else _reduce_scatter', "_own_part")
+_ALL_SPLIT = ('"split" if number == last else "reduce_scatter"', '"split"')
 
 
 @pytest.mark.slow
@@ -212,6 +213,7 @@ _SPLIT = ('_own_part if backward == "split" else _reduce_scatter', "_own_part")
         ("GatherFrom.forward", _SPLIT, "test_gather_from", "a split, where the gradients"),
         ("RowParallelLinear.forward", _BIAS, "test_RowParallel", "a bias that every rank adds"),
         ("RowParallelLinear.forward", _BIAS, "test_ParallelMLP", "a bias that every rank adds"),
+        ("ColumnParallelMLP.forward", _ALL_SPLIT, "test_ColumnParallelMLP", "summands are missing"),
     ],
     ids=[
         "added again",
@@ -220,6 +222,7 @@ _SPLIT = ('_own_part if backward == "split" else _reduce_scatter', "_own_part")
         "split",
         "bias",
         "bias of an MLP",
+        "split throughout",
     ],
 )
 def test_a_mistake_in_parallel_layers_is_told_its_cause(
@@ -238,3 +241,67 @@ def test_random_cases_try_one_function_while_others_are_not_written(tmp_path: Pa
     assert "all_reduce is wrong on rank" in text
     assert "[all_reduce]' --fuzz 1 --fuzz-seed" in text
     assert "1 failed" in text
+
+
+_WITHOUT_NONE = (
+    "parameter.requires_grad]",
+    "parameter.requires_grad and parameter.grad is not None]",
+)
+_NO_GRADIENT = ("input.detach().requires_grad_()", "input.detach()")
+_ZEROS = ("return input.grad", "return None if self.is_first else torch.zeros_like(input)")
+_POSTS_LATE = ("following is not None and following.kind == action.kind", "False")
+_FROM_MINUS_1 = ("range(num_microbatches):", "range(-1, num_microbatches):")
+_NOT_PUT_BACK = """
+        self._synchronizes = False
+        yield
+        self._synchronizes = True
+"""
+
+
+@pytest.mark.slow  # 4 s each
+@pytest.mark.parametrize(
+    ("module", "patches", "tests", "told"),
+    [
+        (
+            "ddp",
+            {
+                "all_reduce_gradients": _WITHOUT_NONE,
+                "DistributedDataParallel.no_sync": _NOT_PUT_BACK,
+            },
+            "counts_none_as_zero or in_silence",
+            [
+                "called: all_reduce_gradients(flat=True)",
+                "`bias` and `body` had no gradient on rank 2 consistent with leaving those out",
+                "consistent with what no_sync changes not being put back: try, finally",
+            ],
+        ),
+        (
+            "pipeline_parallel",
+            {"PipelineStage.forward": _NO_GRADIENT, "PipelineStage.backward": _ZEROS},
+            "one_micro_batch or 1f1b",
+            [
+                "the gradient of the input of micro-batch 0 is off",
+                "consistent with zeros: was the received input told that it requires a gradient?",
+                "the gradient of the weight of layer 0 is off",
+                "nothing being added up, or zeros coming back: was the received input told",
+            ],
+        ),
+        (
+            "pipeline_parallel",
+            {"run_schedule": _POSTS_LATE, "one_f_one_b": _FROM_MINUS_1},
+            "while_it_computes or fewer",
+            [
+                "consistent with receives that are posted only when their message is needed",
+                "there is no micro-batch -1",
+            ],
+        ),
+    ],
+    ids=["ddp", "zeros come back", "late receives"],
+)
+def test_mistakes_of_several_functions_are_told_each_its_cause(
+    tmp_path: Path, module: str, patches: dict[str, Patch], tests: str, told: list[str]
+) -> None:
+    text = said_of(tmp_path, patched(patches, file=module), module, "-k", tests)
+    for words in told:
+        assert words in text
+    assert "another exception" not in text
