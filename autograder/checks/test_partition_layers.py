@@ -33,6 +33,8 @@ def _require_partitions(judge: Judge, calls: Sequence[tuple[int, int]]) -> None:
 def _require_parts(what: str, layers: int, stages: int, parts: Any) -> None:
     if not isinstance(parts, list) or len(parts) != stages:
         raise CheckFailed(f"{what} does not give one range for each stage")
+    if not all(isinstance(part, list) for part in parts):
+        raise CheckFailed(f"{what} gives something that is no range")
     given = [layer for part in parts for layer in part]
     if missing := [layer for layer in range(layers) if layer not in given]:
         last = missing == list(range(missing[0], layers))

@@ -23,6 +23,7 @@ def made(manifest: Manifest, out: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_every_submission_of_the_kit_scores_what_the_kit_says(tmp_path: Path) -> None:
     rows = made(SMALL, tmp_path)
     assert len(rows) == 2 + 5 + 2
