@@ -74,6 +74,10 @@ class Answer:
     seconds: float = 0.0
     """What the call took, by the grader's own clock."""
 
+    def __post_init__(self) -> None:
+        if _has_an_absurd_number(self.outputs):
+            raise CheckFailed("an answer holds a number of more than 64 bits")
+
     def get(self, rank: int, name: str, kind: type[_Kind]) -> _Kind:
         """The output called `name` of a rank.
 
@@ -85,6 +89,20 @@ class Answer:
         if not isinstance(found, kind):
             raise CheckFailed(f"rank {rank} gave no answer")
         return found
+
+
+def _has_an_absurd_number(outputs: object) -> bool:
+    """Python even refuses to print an integer of many digits."""
+    todo = [outputs]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict):
+            todo += one.values()
+        elif isinstance(one, list):
+            todo += one
+        elif isinstance(one, int) and not -(2**63) <= one < 2**63:
+            return True
+    return False
 
 
 @dataclass(frozen=True, eq=False)

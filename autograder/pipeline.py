@@ -280,8 +280,10 @@ def as_json(schedules: Sequence[Schedule]) -> list[Any]:
     return [[[list(one) for one in actions] for actions in schedule] for schedule in schedules]
 
 
-def _action(code: int) -> Action:
-    return ("FB"[code % 2], code // 2) if code >= 0 else ("?", -1)
+def _action(code: object) -> Action:
+    if isinstance(code, int) and code >= 0:
+        return "FB"[code % 2], code // 2
+    return "?", -1
 
 
 # --- Models -------------------------------------------------------------------------------------

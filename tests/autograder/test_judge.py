@@ -11,8 +11,9 @@ from autograder import collective
 from autograder.failure import CheckFailed
 from autograder.grade import Outcome, Row
 from autograder.inputs import Seed, known_secret
-from autograder.judge import Case, Judge, without_plumbing
+from autograder.judge import Answer, Case, Judge, without_plumbing
 from autograder.scenario import ALLOWED, Scenario
+from multirank import Trace
 
 from .submissions import (
     MANIFEST,
@@ -255,6 +256,13 @@ def test_no_check_takes_a_forged_answer_for_a_fault_of_its_own(
 ) -> None:
     monkeypatch.setattr(collective, "LARGE", 1 << 20)
     assert_failed_by_its_own_fault(junk, [])
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**5000])
+def test_an_answer_with_a_number_of_more_than_64_bits_is_none(number: int) -> None:
+    with pytest.raises(CheckFailed, match="more than 64 bits"):
+        Answer([{"found": [[1, number]]}], Trace())
+    Answer([{"found": [[1, 2**63 - 1, True]]}], Trace())
 
 
 def test_what_a_case_itself_puts_in_the_place_of_functions_is_not_flagged() -> None:
