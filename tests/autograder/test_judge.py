@@ -258,7 +258,9 @@ def test_no_check_takes_a_forged_answer_for_a_fault_of_its_own(
     assert_failed_by_its_own_fault(junk, [])
 
 
-@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**5000])
+@pytest.mark.parametrize(
+    "number", [2**63, -(2**63) - 1, 10**5000], ids=["a bit more", "a bit less", "no end of digits"]
+)
 def test_an_answer_with_a_number_of_more_than_64_bits_is_none(number: int) -> None:
     with pytest.raises(CheckFailed, match="more than 64 bits"):
         Answer([{"found": [[1, number]]}], Trace())
