@@ -22,8 +22,8 @@ from autograder.platforms import upload
 from autograder.platforms.classroom50 import NotOnClassroom50
 from autograder.platforms.convert import Platform
 from autograder.platforms.convert import convert as converted
-from autograder.platforms.record import NoGrade
-from autograder.platforms.record import read as read_record
+from autograder.record import NoGrade
+from autograder.record import read as read_record
 
 UNUSABLE = 2
 

@@ -16,6 +16,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from autograder import record
 from autograder.grade import points_text
 from autograder.report import RECORD, RESULTS
 
@@ -113,25 +114,26 @@ def read(path: Path) -> Half:
     """
     try:
         raw = json.loads(path.read_bytes())
-        return _from_record(path, raw) if "grading" in raw else _from_results(path, raw)
+        return _from_record(path) if "grading" in raw else _from_results(path, raw)
     except OSError as error:
         raise CannotMerge(f"{path} cannot be read: {error.strerror}.") from None
     except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError):
         raise CannotMerge(f"{path} is no finished result of this grader.") from None
 
 
-def _from_record(path: Path, raw: dict[str, Any]) -> Half:
-    grading = raw["grading"]
+def _from_record(path: Path) -> Half:
+    found = record.read(path)
+    grading = found.grading
     return Half(
         str(path),
-        grading["backend"] == "nccl",
-        str(raw["submission"]["digest"]),
-        {**_versions(grading["versions"]), "inputs": grading["secret_fingerprint"]},
-        Fraction(raw["earned"]["exact"]),
-        Fraction(raw["factor"]),
-        Fraction(raw["points"]["exact"]),
-        Fraction(raw["not_counted"]["exact"]),
-        bool(raw["official"]),
+        grading.backend == "nccl",
+        found.submission.digest,
+        {**_versions(grading.versions), "inputs": grading.secret_fingerprint},
+        found.earned.of,
+        Fraction(found.factor),
+        found.points.of,
+        found.not_counted.of,
+        found.official,
     )
 
 

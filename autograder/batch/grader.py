@@ -23,12 +23,14 @@ from autograder.batch.worker import NOT_JUDGED, interruptible, serve, work
 from autograder.confine import process
 from autograder.confine.modes import Isolation, choose
 from autograder.flags import suspicions
-from autograder.grade import Grade, Outcome, Row
+from autograder.grade import Grade, Row
 from autograder.grading import Grading
 from autograder.inputs import secret_of
 from autograder.intake import Ignored
 from autograder.manifest import Course, Manifest, load_problems
 from autograder.paths import REFERENCE, module_files
+from autograder.record import NoGrade
+from autograder.record import read as read_record
 from autograder.turns import Turns
 
 
@@ -112,17 +114,17 @@ def _base(task: Task, place: Place) -> Grade | None:
 
 def _read(place: Place) -> Grade:
     timelines = json.loads((place.path / TIMELINES).read_bytes())
-    return records.grade_of(records.read(place.record), timelines)
+    return records.grade_of(read_record(place.record), timelines)
 
 
 def _still_to_be_judged(place: Place) -> list[str]:
     """After an attempt that judged all but some checks: those."""
     try:
-        checks = records.read(place.record)["checks"]
+        checks = read_record(place.record).checks
         (place.path / TIMELINES).stat()
-    except (records.DamagedRecord, OSError):
+    except (NoGrade, OSError):
         return []
-    return [one["id"] for one in checks if Outcome(one["outcome"]) in NOT_JUDGED]
+    return [one.id for one in checks if one.outcome in NOT_JUDGED]
 
 
 def _named(row: Row, only: list[str]) -> bool:

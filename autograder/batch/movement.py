@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-import msgspec
-
 from autograder.batch.people import Entry
-from autograder.batch.scoring import Record, Scored, score, standing_grading, total
+from autograder.batch.scoring import Scored, score, standing_grading, total
 from autograder.batch.store import Place, Status, Store
 from autograder.grade import points_text
 from autograder.manifest import Manifest
+from autograder.record import NoGrade
+from autograder.record import read as read_record
 from autograder.report import RECORD
 
 _MOST_CHECKS = 6
@@ -123,12 +123,10 @@ def read(path: Path, manifest: Manifest) -> dict[str, Points]:
 
 def _of_record(file: Path) -> Points:
     try:
-        record = msgspec.json.decode(file.read_bytes(), type=Record)
-    except (OSError, msgspec.DecodeError):
-        raise NothingToCompare(
-            f"{file} is no record of a grading. Name a batch's folder or a grade.json."
-        ) from None
-    checks = {one.id: (one.outcome.value, one.score.fraction) for one in record.checks}
+        record = read_record(file)
+    except NoGrade as error:
+        raise NothingToCompare(f"{error} Name a batch's folder or a grade.json.") from None
+    checks = {one.id: (one.outcome.value, one.score.of) for one in record.checks}
     return Points(record.submission.digest, checks)
 
 

@@ -28,6 +28,7 @@ from autograder.batch.scoring import Attempt, ClassGrades, Final, Scored
 from autograder.batch.store import TIMELINES, Store
 from autograder.grade import Outcome, Row, points_text
 from autograder.manifest import Manifest, Override
+from autograder.record import read as read_record
 from autograder.report import PAGE, RESULTS
 from autograder.report.gradescope import number
 
@@ -148,7 +149,7 @@ def write_student(store: Store, final: Final) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     place = attempt.scored.place
     timelines = json.loads((place.path / TIMELINES).read_bytes())
-    grade = records.grade_of(records.read(place.record), timelines, _counting(attempt))
+    grade = records.grade_of(read_record(place.record), timelines, _counting(attempt))
     grade.about.notices += sentences
     grade.about.decision = attempt.decision
     report.write_all(grade, ours)

@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from autograder.grade import About, Grade, Outcome, Row
 from autograder.intake import Ignored
 from autograder.manifest import Problem
-from autograder.report.record import SCHEMA
-
-
-class DamagedRecord(ValueError):
-    """What lies there is no record of a grading."""
-
-
-def read(path: Path) -> dict[str, Any]:
-    """A record as JSON holds it.
-
-    Raises:
-        DamagedRecord: it cannot be read as one.
-    """
-    try:
-        record = json.loads(path.read_bytes())
-        Fraction(record["points"]["exact"])
-        if record["schema"] != SCHEMA or not record["checks"]:
-            raise ValueError
-    except (OSError, ValueError, KeyError, TypeError):
-        raise DamagedRecord(f"{path} is no record of a grading") from None
-    return dict(record)
+from autograder.record import Check, Record
 
 
 def grade_of(
-    record: Mapping[str, Any],
+    record: Record,
     timelines: Mapping[str, str] | None = None,
     change: Callable[[Row], Row | None] = lambda row: row,
 ) -> Grade:
@@ -46,16 +24,16 @@ def grade_of(
         what its rows are.
     """
     kept = []
-    for check in record["checks"]:
-        changed = change(_row(check, (timelines or {}).get(check["id"], "")))
+    for check in record.checks:
+        changed = change(_row(check, (timelines or {}).get(check.id, "")))
         if changed is not None:
             kept.append(changed)
     problems = []
-    for one in record["problems"]:
-        rows = [row for row in kept if row.problem_id == one["id"]]
+    for one in record.problems:
+        rows = [row for row in kept if row.problem_id == one.id]
         points = sum((row.points for row in rows), Fraction(0))
         if rows:
-            problems.append(Problem(one["id"], one["number"], "", one["title"], points, "", ()))
+            problems.append(Problem(one.id, one.number, "", one.title, points, "", ()))
     return of_rows(problems, kept, _about(record))
 
 
@@ -95,46 +73,45 @@ def _planned(row: Row) -> dict[str, Any]:
     return {"number": row.number, "title": row.title, "kind": row.kind, "rerun": row.rerun}
 
 
-def _row(check: Mapping[str, Any], timeline: str) -> Row:
-    problem_number = check["number"].rpartition(".")[0]
+def _row(check: Check, timeline: str) -> Row:
     return Row(
-        check["id"],
-        check["problem"],
-        problem_number,
-        check["number"],
-        check["title"],
-        check["kind"],
-        Fraction(check["points"]["exact"]),
-        facts=check["facts"],
-        rerun=check["rerun"],
-        outcome=Outcome(check["outcome"]),
-        score=Fraction(check["score"]["exact"]),
-        message=check["message"],
-        causes=tuple(check["causes"]),
-        seconds=check["seconds"],
-        log=check["log"],
+        check.id,
+        check.problem,
+        check.number.rpartition(".")[0],
+        check.number,
+        check.title,
+        check.kind,
+        check.points.of,
+        facts=check.facts,
+        rerun=check.rerun,
+        outcome=check.outcome,
+        score=check.score.of,
+        message=check.message,
+        causes=check.causes,
+        seconds=check.seconds,
+        log=check.log,
         timeline=timeline,
-        staff=check["staff"],
-        leaderboard=check["leaderboard"],
+        staff=check.staff,
+        leaderboard=check.leaderboard,
     )
 
 
-def _about(record: Mapping[str, Any]) -> About:
-    submission, grading = record["submission"], record["grading"]
+def _about(record: Record) -> About:
+    submission, grading = record.submission, record.grading
     return About(
-        course=record["course"],
-        source=submission["source"],
-        digest=submission["digest"],
-        ignored=[Ignored(one["name"], one["why"]) for one in submission["ignored"]],
-        notices=list(submission["notices"]),
-        backend=grading["backend"],
-        isolation_mode=grading["isolation_mode"],
-        isolation=list(grading["isolation"]),
-        unofficial=list(record["unofficial_because"]),
-        versions=dict(grading["versions"]),
-        secret_fingerprint=grading["secret_fingerprint"],
-        flags=list(record["flags"]),
-        started=grading["started"],
-        finished=grading["finished"],
-        seconds=grading["seconds"],
+        course=record.course,
+        source=submission.source,
+        digest=submission.digest,
+        ignored=[Ignored(one.name, one.why) for one in submission.ignored],
+        notices=list(submission.notices),
+        backend=grading.backend,
+        isolation_mode=grading.isolation_mode,
+        isolation=list(grading.isolation),
+        unofficial=list(record.unofficial_because),
+        versions=dict(grading.versions),
+        secret_fingerprint=grading.secret_fingerprint,
+        flags=list(record.flags),
+        started=grading.started,
+        finished=grading.finished,
+        seconds=grading.seconds,
     )

@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -32,6 +31,8 @@ from autograder.inputs import SecretError, secret_of
 from autograder.intake import NoSuchSubmission, UnusableSubmission, take
 from autograder.manifest import Manifest, ManifestError, load
 from autograder.paths import REFERENCE, module_files
+from autograder.record import NoGrade, Record
+from autograder.record import read as read_record
 from autograder.report import RECORD
 from autograder.text import fenced_markdown, safe_line
 
@@ -72,9 +73,9 @@ def replay(
     """
     file = path / RECORD if path.is_dir() else path
     try:
-        record = records.read(file)
-    except records.DamagedRecord as error:
-        raise CannotReplay(f"{error}. Name a grade.json, or the folder that it is in.") from None
+        record = read_record(file)
+    except NoGrade as error:
+        raise CannotReplay(f"{error} Name a grade.json, or the folder that it is in.") from None
     grade = records.grade_of(record)
     rows = {row.check_id: row for row in grade.rows} | {row.number: row for row in grade.rows}
     if check not in rows:
@@ -83,12 +84,12 @@ def replay(
         raise CannotReplay(f"There is no check {safe_line(check)!r} in this grade{hint}")
     before = rows[check]
     secret = secret_of(seed)
-    if secret.fingerprint != record["grading"]["secret_fingerprint"]:
+    if secret.fingerprint != record.grading.secret_fingerprint:
         raise CannotReplay(
             "This was graded with another secret, so its inputs would be others. Set "
             "AUTOGRADER_PRIVATE to where that one is kept, or give the --seed that was used."
         )
-    backend = find(BackendName(record["grading"]["backend"] or "gloo"))
+    backend = find(BackendName(record.grading.backend or "gloo"))
     about = circumstances.about(manifest, secret, [before.check_id], choose(isolation), backend)
     graded = Grading(
         manifest.on_gpus() if backend.on_gpus else manifest,
@@ -101,17 +102,17 @@ def replay(
         backend=backend,
     ).run()
     now = next(row for row in graded.rows if row.check_id == before.check_id)
-    same = about.versions["grader"] == record["grading"]["versions"].get("grader")
+    same = about.versions["grader"] == record.grading.versions.get("grader")
     return Replayed(before, now, same)
 
 
 def _files(
-    file: Path, record: Mapping[str, Any], manifest: Manifest, submission: Path | None
+    file: Path, record: Record, manifest: Manifest, submission: Path | None
 ) -> Mapping[str, bytes]:
     """What was handed in, to the byte."""
     if submission is not None:
         taken = take(submission, known=manifest.modules)
-        if taken.digest != record["submission"]["digest"]:
+        if taken.digest != record.submission.digest:
             raise CannotReplay(f"{submission} is not the submission that was graded.")
         return taken.files
     for folder in (file.parent / SUBMISSION, file.parent / GRADING / SUBMISSION):

@@ -23,6 +23,8 @@ from autograder.batch.store import Place, State, Status
 from autograder.grade import Outcome
 from autograder.manifest import Manifest, Override
 from autograder.policy import Decision, HandedIn
+from autograder.record import Check, NoGrade, Record
+from autograder.record import read as read_record
 
 NOT_JUDGED = (Outcome.GRADER_FAULT, Outcome.TOO_NOISY)
 
@@ -43,73 +45,21 @@ class Standing(StrEnum):
 # --- What is read of a record ---------------------------------------------------------------------
 
 
-class _Points(msgspec.Struct, frozen=True):
-    exact: str
-
-    @property
-    def fraction(self) -> Fraction:
-        return _fraction(self.exact)
-
-
-class CheckResult(msgspec.Struct, frozen=True):
-    """A row of a record, as far as scoring and statistics need it."""
-
-    id: str
-    problem: str
-    number: str
-    title: str
-    kind: str
-    score: _Points
-    points: _Points
-    outcome: Outcome
-    message: str
-    causes: tuple[str, ...]
-    seconds: float | None
-
-
-class _ProblemResult(msgspec.Struct, frozen=True):
-    id: str
-    number: str
-    title: str
-    points: _Points
-
-
-class _How(msgspec.Struct, frozen=True):
-    versions: dict[str, str]
-    seconds: float
-    finished: str
-    secret_fingerprint: str
-
-
-class _What(msgspec.Struct, frozen=True):
-    digest: str
-    source: str
-    notices: tuple[str, ...]
-
-
-class Record(msgspec.Struct, frozen=True):
-    """A grading's record, but for what only its own pages show."""
-
-    checks: tuple[CheckResult, ...]
-    problems: tuple[_ProblemResult, ...]
-    grading: _How
-    submission: _What
-    flags: tuple[str, ...]
-    official: bool
-
-
 def read(place: Place) -> Record | None:
     """The record of a grading; None where there is none that can be read."""
     try:
         status = place.record.stat()
         return _read(place.record, status.st_mtime_ns, status.st_ino)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, NoGrade):
         return None
 
 
 @functools.lru_cache(4096)
 def _read(path: Path, changed: int, inode: int) -> Record:
-    return msgspec.json.decode(path.read_bytes(), type=Record)
+    """Kept for a whole class, so without what submissions printed."""
+    record = read_record(path)
+    checks = (msgspec.structs.replace(check, log="", staff="") for check in record.checks)
+    return msgspec.structs.replace(record, checks=tuple(checks))
 
 
 # --- One submission -------------------------------------------------------------------------------
@@ -118,7 +68,7 @@ def _read(path: Path, changed: int, inode: int) -> Record:
 class Counted(msgspec.Struct, frozen=True):
     """One check as it counts. override: the one that changed it."""
 
-    result: CheckResult
+    result: Check
     points: Fraction
     score: Fraction
     override: Override | None = None
@@ -214,23 +164,18 @@ def total(points: Iterable[Fraction]) -> Fraction:
 def _weighed(record: Record, manifest: Manifest) -> list[Counted]:
     """The checks of problems that the course has on, as it weighs those now."""
     now = {problem.id: problem.points for problem in manifest.problems}
-    graded = {problem.id: problem.points.fraction for problem in record.problems}
+    graded = {problem.id: problem.points.of for problem in record.problems}
     factors = {
         id: now[id] / points for id, points in graded.items() if id in now and now[id] != points
     }
     weighed = []
     for result in record.checks:
         if result.problem in now:
-            points, score = result.points.fraction, result.score.fraction
+            points, score = result.points.of, result.score.of
             if factor := factors.get(result.problem):
                 points, score = factor * points, factor * score
             weighed.append(Counted(result, points, score))
     return weighed
-
-
-@functools.lru_cache(4096)
-def _fraction(exact: str) -> Fraction:
-    return Fraction(exact)
 
 
 def _overridden(

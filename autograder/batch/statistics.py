@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from autograder.batch.scoring import NOT_JUDGED, CheckResult, Final, Scored
+from autograder.batch.scoring import NOT_JUDGED, Final, Scored
 from autograder.grade import Outcome
+from autograder.record import Check
 
 FEW = 5  # of so many results at least a pass rate says something
 FELL = 0.25  # by so much at least, it is told
@@ -23,7 +24,7 @@ class OfCheck:
     causes: how often each likely cause was named.
     """
 
-    result: CheckResult
+    result: Check
     points: Fraction
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from autograder.platforms.record import Problem, Record
+from autograder.record import Problem, Record
 
 SCHEMA = "classroom50/result/v1"
 SCALE = 100

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from autograder.platforms import classroom50, junit, markdown, prairielearn
-from autograder.platforms.record import Record
+from autograder.record import Record
 
 
 class Platform(StrEnum):

@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
 from autograder.grade import Outcome, points_text
-from autograder.platforms.record import Check, Record
+from autograder.record import Check, Record
 
 _SKIPPED = (Outcome.NOT_RUN, Outcome.BLOCKED, Outcome.NEEDS_HARDWARE)
 _ERRORS = (Outcome.GRADER_FAULT, Outcome.TOO_NOISY)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from autograder.grade import points_text
-from autograder.platforms.record import Check, Problem, Record
+from autograder.record import Check, Problem, Record
 from autograder.text import fenced_markdown
 
 _SIGNS = re.compile(r"[\\|<>*_`\[\]]")

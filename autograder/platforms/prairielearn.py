@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from autograder.grade import Outcome, points_text
-from autograder.platforms.record import Check, Record
+from autograder.record import Check, Record
 
 MOST_BYTES = 900_000  # of the megabyte
 _NUL = "\0"

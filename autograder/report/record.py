@@ -1,21 +1,20 @@
 """grade.json: everything about one grading, for staff and for programs.
 
-Beside report-staff.html the only report that holds what is for staff alone: flags, staff notes and
-the secret's fingerprint.
+`autograder.record` reads it. Beside report-staff.html the only report that holds what is for staff
+alone: flags, staff notes and the secret's fingerprint.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from autograder.record import SCHEMA
 from autograder.report.gradescope import number
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from autograder.grade import Grade, ProblemSummary, Row
-
-SCHEMA = 1
 
 
 def grade_record(grade: Grade) -> dict[str, Any]:

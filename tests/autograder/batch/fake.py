@@ -27,6 +27,7 @@ from autograder.batch.worker import serve, work
 from autograder.grade import About, Grade, Outcome, Row
 from autograder.manifest import load_problems
 from autograder.paths import REFERENCE
+from autograder.record import read as read_record
 
 CHECKS = ("first", "second")
 
@@ -48,7 +49,7 @@ def grade(task: Task, place: Place) -> Grade:
             report.write_results(graded, place.path)
     if not task.base:
         return graded
-    base = records.grade_of(records.read(place.path.parent / task.base / "grade.json"))
+    base = records.grade_of(read_record(place.path.parent / task.base / "grade.json"))
     return records.merged(base, graded, lambda row: row.check_id in only or row.problem_id in only)
 
 

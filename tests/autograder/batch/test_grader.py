@@ -16,6 +16,7 @@ from autograder.batch.store import TIMELINES, TIMES, Place, Status, Store
 from autograder.batch.worker import work
 from autograder.digest import grader_digest
 from autograder.grade import Grade, Outcome
+from autograder.record import read as read_record
 from tests.autograder.submissions import reference_files, small_manifest
 
 from .batches import settings
@@ -35,7 +36,7 @@ def begun(tmp_path: Path, grader: str = "", problems: Sequence[str] = ("shard_ba
 
 
 def record_of(place: Place) -> Grade:
-    return records.grade_of(records.read(place.record))
+    return records.grade_of(read_record(place.record))
 
 
 def test_a_grading_leaves_its_results_and_its_state(tmp_path: Path) -> None:

@@ -1,16 +1,24 @@
-"""grade.json as the converters read it: typed, points exact, without what is for staff alone."""
+"""grade.json as everything here reads it: typed, with exact points, refused where it is not ours.
+
+`report.record` writes it. It holds what is for staff alone as well (flags, staff notes, the
+secret's fingerprint), so what is made of it for students must name what it takes.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from autograder.grade import Outcome
+from autograder.grade import Kind, Outcome
 
 SCHEMA = 1
+
+Exact = Annotated[str, msgspec.Meta(pattern=r"^-?\d+(/0*[1-9]\d*)?$")]
 
 
 class NoGrade(ValueError):
@@ -20,11 +28,17 @@ class NoGrade(ValueError):
 class Points(msgspec.Struct, frozen=True):
     """Points as grade.json holds them."""
 
-    exact: str
+    exact: Exact
 
     @property
     def of(self) -> Fraction:
-        return Fraction(self.exact)
+        return fraction(self.exact)
+
+
+@functools.lru_cache(4096)
+def fraction(exact: str) -> Fraction:
+    """Kept, since a class has the same few again and again."""
+    return Fraction(exact)
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -39,12 +53,13 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One check, with what its student is told."""
+    """One check: what was planned, and what came of it; `grade.Row` says more of each."""
 
     id: str
     problem: str
     number: str
     title: str
+    kind: Kind
     score: Points
     points: Points
     outcome: Outcome
@@ -54,6 +69,8 @@ class Check(msgspec.Struct, frozen=True):
     rerun: str | None
     seconds: float | None
     log: str
+    staff: str
+    leaderboard: dict[str, float]
 
     @property
     def passed(self) -> bool:
@@ -67,15 +84,30 @@ class Check(msgspec.Struct, frozen=True):
         return "\n".join([*filter(None, [self.message]), *causes, *([] if self.passed else run)])
 
 
+class Ignored(msgspec.Struct, frozen=True):
+    """A file of the submission that was left out, and why."""
+
+    name: str
+    why: str
+
+
 class Submission(msgspec.Struct, frozen=True):
+    """What was graded."""
+
+    source: str
     digest: str
+    ignored: tuple[Ignored, ...]
+    notices: tuple[str, ...]
 
 
 class Circumstances(msgspec.Struct, frozen=True):
     """How it was graded."""
 
     backend: str
+    isolation_mode: str
+    isolation: tuple[str, ...]
     versions: dict[str, str]
+    secret_fingerprint: str
     started: str
     finished: str
     seconds: float
@@ -87,16 +119,18 @@ class Record(msgspec.Struct, frozen=True):
     schema: int
     course: str
     official: bool
+    unofficial_because: tuple[str, ...]
     earned: Points
     final: Points
-    factor: str
+    factor: Exact
     points: Points
     not_counted: Points
     sentences: tuple[str, ...]
     submission: Submission
     grading: Circumstances
+    flags: tuple[str, ...]
     problems: tuple[Problem, ...]
-    checks: tuple[Check, ...]
+    checks: Annotated[tuple[Check, ...], msgspec.Meta(min_length=1)]
 
     def checks_of(self, problem: Problem) -> Sequence[Check]:
         return [check for check in self.checks if check.problem == problem.id]
@@ -118,15 +152,8 @@ def decode(text: bytes | str, name: str = "grade.json") -> Record:
     """As `read`, of a file that was read already."""
     try:
         record = msgspec.json.decode(text, type=Record)
-        for points in (record.earned, record.final, record.points, *map(_score, record.checks)):
-            Fraction(points.exact)
-        Fraction(record.factor)
-    except (ValueError, ZeroDivisionError) as error:
+    except ValueError as error:
         raise NoGrade(f"{name} is not a grade.json of this grader: {error}.") from None
     if record.schema != SCHEMA:
         raise NoGrade(f"{name} is of schema {record.schema}; this grader reads schema {SCHEMA}.")
     return record
-
-
-def _score(check: Check) -> Points:
-    return check.score
