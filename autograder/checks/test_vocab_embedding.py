@@ -18,12 +18,12 @@ def test_lookup(judge: Judge) -> None:
 
 @problem("vocab_embedding", share="3/10")
 def test_padding(judge: Judge) -> None:
-    """As many tokens as the ranks do not divide, or fewer than would fill them."""
+    """As many tokens as the ranks do not divide, fewer than would fill them, or one each."""
     require_right(
         judge,
         [
             Layer("embedding", Setting(n), (tokens, 4), (3, 5))
-            for n, tokens in ((4, 13), (4, 5), (3, 10), (3, 11))
+            for n, tokens in ((4, 13), (4, 5), (4, 4), (3, 10), (3, 11))
         ],
     )
 
