@@ -10,6 +10,7 @@ import contextlib
 import inspect
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
@@ -20,6 +21,8 @@ ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 def setups(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """Calls setup once for each of inputs["calls"] (arguments, environment); what it started.
+
+    A timeout is in seconds.
 
     The recorder stands there before launch.py is imported, however it may import the function.
     """
@@ -36,6 +39,7 @@ def setups(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
                 "init_method": given.get("init_method") or "env://",
                 "rank": int(given.get("rank", -1)),
                 "world_size": int(given.get("world_size", -1)),
+                "timeout": given["timeout"].total_seconds() if given.get("timeout") else None,
                 "environment": environment,
             }
         )
@@ -50,8 +54,11 @@ def _setup(impl: Any, call: dict[str, Any], started: list[dict[str, Any]]) -> di
     for name in ENVIRONMENT:
         os.environ.pop(name, None)
     os.environ.update(call["environment"])
+    arguments = dict(call["arguments"])
+    if "timeout" in arguments:
+        arguments["timeout"] = timedelta(seconds=arguments["timeout"])
     try:
-        impl.launch.setup(**call["arguments"])
+        impl.launch.setup(**arguments)
     except ValueError as error:
         return {"raised": "ValueError", "message": str(error), "started": list(started)}
     finally:

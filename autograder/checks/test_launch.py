@@ -22,10 +22,12 @@ TORCHRUN = {
 
 @problem("launch", share="1/5")
 def test_address(judge: Judge) -> None:
-    """setup with an address and a port."""
+    """setup with an address, a port and a timeout."""
     arguments = {"rank": 1, "world_size": 3, "address": "127.0.0.5", "port": 12345}
-    started = _start(judge, arguments)
+    started = _start(judge, arguments | {"timeout": 77.0})
     _require(started, rank=1, world_size=3, meeting="tcp://127.0.0.5:12345")
+    if started.get("timeout") != 77.0:
+        raise CheckFailed("init_process_group got another timeout than setup was told")
 
 
 @problem("launch", share="1/5")

@@ -56,8 +56,12 @@ def summary(
         if one.id not in known
     ]
     lines += [f"equivalent: {one.id} ({known[one.id]})" for one in survivors if one.id in known]
-    ids = {one.id for one in found}
-    lines += [f"equivalent.toml names what is not there: {id}" for id in known if id not in ids]
+    modules, ids = {one.module for one in found}, {one.id for one in found}
+    lines += [
+        f"equivalent.toml names what is not there: {id}"
+        for id in known
+        if id not in ids and id.partition(".")[0] in modules
+    ]
     lines += [f"equivalent.toml names what is noticed: {id}" for id in known if id in killed_ids]
     real = [one for one in graded if one.id in killed_ids or one.id not in known]
     killed = len([one for one in real if one.id in killed_ids])

@@ -177,12 +177,14 @@ def test_equivalent_ones_do_not_count_but_are_shown_and_mistaken_ones_are_told()
     found = [made(0), made(1)]
     results = {made(0).id: Result(made(0).id, "", 1), made(1).id: Result(made(1).id, "c", 1)}
     known = {made(0).id: "no matter", made(1).id: "wrong", "ddp.gone": "old"}
+    known |= {"launch.other": "of a module that was not asked for"}
     lines, good = summary(found, results, known)
     assert good
     assert "1 of     1 noticed, 100.0%" in lines[0]
     assert "equivalent: ddp.f: 0 -> 0 (no matter)" in lines
     assert "equivalent.toml names what is noticed: ddp.f: 1 -> 0" in lines
     assert "equivalent.toml names what is not there: ddp.gone" in lines
+    assert not any("launch.other" in line for line in lines)
 
 
 def test_the_command_shows_each_change_and_the_sums(judged: list[str], tmp_path: Path) -> None:

@@ -25,6 +25,15 @@ MUTANTS = [
     ),
     mutant(
         "launch",
+        "setup does not hand the timeout on",
+        "Without it everything works as long as nobody is late.",
+        (", timeout=timeout\n", "\n"),
+        ["address"],
+        function="setup",
+        told="init_process_group got another timeout than setup was told",
+    ),
+    mutant(
+        "launch",
         "setup always asks for NCCL",
         "It was written on a machine with GPUs.",
         ("init_process_group(\n        backend,", 'init_process_group(\n        "nccl",'),
