@@ -130,6 +130,8 @@ class About:
     secret_fingerprint: str = ""
     decision: Decision = field(default_factory=Decision)
     """What the course's rules make of the points that are earned."""
+    added: Fraction = Fraction(0)
+    """Points that people added, or took: whatever was earned, and however late."""
     counted: list[str] = field(default_factory=list)
     """When the submissions came in that a limit on their number counts; ISO 8601."""
     flags: list[str] = field(default_factory=list)
@@ -259,8 +261,9 @@ class Grade:
 
     @property
     def final(self) -> Fraction:
-        """What counts of the points earned, by the course's rules."""
-        return self.about.decision.final(self.earned)
+        """What counts: of the points earned, by the course's rules, and what people added."""
+        about = self.about
+        return max(about.decision.final(self.earned) + about.added, Fraction(0))
 
     @property
     def not_counted(self) -> Fraction:
@@ -293,7 +296,8 @@ class Grade:
         """What a student should know before reading any row."""
         said = [f"{points_text(self.earned)} of {_points_in_words(self.points)}."]
         if reasons := self.about.decision.reasons:
-            said += [*reasons, f"So {_points_in_words(self.final)} count."]
+            counting = self.about.decision.final(self.earned)
+            said += [*reasons, f"So {_points_in_words(counting)} count."]
         said += [safe(notice) for notice in self.about.notices]
         for outcome, clause in _SENTENCES.items():
             numbers = [row.number for row in self.rows if row.outcome is outcome]

@@ -1,8 +1,8 @@
 """Puts the result from a CPU machine and that from a GPU machine together, for each submission.
 
 Only results of the same code, graded by the same grader with the same inputs, belong together. What
-the GPU machine found counts out of a total of its own (see `[gpu]` in course.toml); lateness is
-what the CPU result says.
+the GPU machine found counts out of a total of its own (see `[gpu]` in course.toml); lateness
+and what people added are what the CPU result says.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from autograder.grade import points_text
 from autograder.report import RECORD, RESULTS
 
 COLUMNS = (
-    *("submission", "points", "out_of", "gpu_points", "gpu_out_of", "total", "official"),
-    *("digest", "note"),
+    *("submission", "points", "out_of", "gpu_points", "gpu_out_of", "adjustment", "total"),
+    *("official", "digest", "note"),
 )
 
 
@@ -43,6 +43,7 @@ class Half:
     versions: dict[str, str]
     earned: Fraction
     factor: Fraction
+    added: Fraction
     points: Fraction
     not_counted: Fraction
     official: bool
@@ -67,7 +68,8 @@ class Merged:
         if not self.good or self.cpu is None:
             return None
         on_gpus = self.gpu.earned if self.gpu else Fraction(0)
-        return self.cpu.factor * (self.cpu.earned + on_gpus)
+        counting = self.cpu.factor * (self.cpu.earned + on_gpus)
+        return max(counting + self.cpu.added, Fraction(0))
 
 
 def merge(places: Sequence[Path]) -> list[Merged]:
@@ -131,6 +133,7 @@ def _from_record(path: Path) -> Half:
         {**_versions(grading.versions), "inputs": grading.secret_fingerprint},
         found.earned.of,
         Fraction(found.factor),
+        Fraction(found.added),
         found.points.of,
         found.not_counted.of,
         found.official,
@@ -148,6 +151,7 @@ def _from_results(path: Path, raw: dict[str, Any]) -> Half:
         _versions(extra["versions"]),
         _decimal(extra["earned"]),
         Fraction(extra["factor"]),
+        Fraction(extra["added"]),
         _decimal(extra["points"]),
         _decimal(extra["not_counted"]),
         bool(extra["official"]),
@@ -175,10 +179,16 @@ def _together(name: str, halves: Sequence[Half]) -> Merged:
         return Merged(name, cpu, gpu, "there is no result of a CPU machine", good=False)
     if gpu and (reason := _why_not(cpu, gpu)):
         return Merged(name, cpu, gpu, reason, good=False)
-    missing = [] if gpu else ["there is no result of a GPU machine"]
+    notes = [] if gpu else ["there is no result of a GPU machine"]
     lacking = sum((half.not_counted for half in (cpu, gpu) if half), Fraction(0))
-    missing += [f"{points_text(lacking)} points could not be judged yet"] if lacking else []
-    return Merged(name, cpu, gpu, "; ".join(missing))
+    notes += [f"{points_text(lacking)} points could not be judged yet"] if lacking else []
+    if gpu and gpu.added:
+        notes.append(
+            f"{points_text(gpu.added)} points of adjustments lie with the result of the GPU "
+            "machine and do not count: write them into adjustments.csv beside that of the CPU "
+            "machine"
+        )
+    return Merged(name, cpu, gpu, "; ".join(notes))
 
 
 def _why_not(cpu: Half, gpu: Half) -> str:
@@ -216,6 +226,7 @@ def _row(one: Merged) -> dict[str, str]:
         "out_of": _points(one.cpu.points if one.cpu else None),
         "gpu_points": _points(one.gpu.earned if one.gpu else None),
         "gpu_out_of": _points(one.gpu.points if one.gpu else None),
+        "adjustment": _points(one.cpu.added if one.cpu and one.cpu.added else None),
         "total": _points(one.total),
         "official": "yes" if halves and all(half.official for half in halves) else "no",
         "digest": halves[0].digest if halves else "",

@@ -131,6 +131,7 @@ class Record(msgspec.Struct, frozen=True):
     flags: tuple[str, ...]
     problems: tuple[Problem, ...]
     checks: Annotated[tuple[Check, ...], msgspec.Meta(min_length=1)]
+    added: Exact = "0"
 
     def checks_of(self, problem: Problem) -> Sequence[Check]:
         return [check for check in self.checks if check.problem == problem.id]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 
@@ -35,6 +37,13 @@ def replace_if_other(path: Path, content: str | bytes) -> None:
     except OSError:
         pass
     replace(path, data)
+
+
+def prune(folder: Path, wanted: Collection[str]) -> None:
+    """Takes the folders in it away that are not wanted any more."""
+    for stale in folder.iterdir() if folder.is_dir() else ():
+        if stale.name not in wanted and stale.is_dir():
+            shutil.rmtree(stale)
 
 
 def as_name(text: str) -> str:

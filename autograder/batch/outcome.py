@@ -45,6 +45,9 @@ def write(store: Store, grades: ClassGrades, manifest: Manifest) -> None:
     files.replace_if_other(store.out / LINES, as_lines(told))
     for final in grades.finals:
         write_student(store, final)
+    wanted = {files.as_name(final.student.id) for final in grades.finals}
+    for room in (STUDENTS, STAFF):
+        files.prune(store.out / room, wanted)
 
 
 def as_csv(records: Sequence[Mapping[str, Any]], manifest: Manifest) -> str:
@@ -139,9 +142,9 @@ def write_student(store: Store, final: Final) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         return
     sentences = told(final)
-    wanted = _wanted(attempt, sentences)
+    wanted = _wanted(final, sentences)
     try:
-        if (ours / _MADE).read_text() == wanted:
+        if (ours / _MADE).read_text() == wanted and (theirs / RESULTS).exists():
             return
     except OSError:
         pass
@@ -151,9 +154,9 @@ def write_student(store: Store, final: Final) -> None:
     timelines = json.loads((place.path / TIMELINES).read_bytes())
     grade = records.grade_of(read_record(place.record), timelines, _counting(attempt))
     grade.about.notices += sentences
-    grade.about.decision = attempt.decision
+    grade.about.decision, grade.about.added = attempt.decision, final.added
     report.write_all(grade, ours)
-    _with_the_final_score(ours / RESULTS, final)
+    _with_the_standing(ours / RESULTS, final)
     for file in (PAGE, RESULTS):
         (ours / file).replace(theirs / file)
     link = ours / GRADING
@@ -162,12 +165,12 @@ def write_student(store: Store, final: Final) -> None:
     files.replace(ours / _MADE, wanted)
 
 
-def _wanted(attempt: Attempt, sentences: Iterable[str]) -> str:
+def _wanted(final: Final, sentences: Iterable[str]) -> str:
     """Names everything that a student's files are made of."""
-    scored, decision = attempt.scored, attempt.decision
+    scored, decision = final.chosen.scored, final.chosen.decision
     status = scored.place.record.stat()
     points = [(one.result.id, str(one.points), str(one.score)) for one in scored.checks]
-    decided = [str(decision.factor), *decision.reasons]
+    decided = [str(decision.factor), str(final.added), *decision.reasons]
     parts = [scored.place.key, status.st_mtime_ns, list(sentences), points, decided]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -217,10 +220,7 @@ def _counting(attempt: Attempt) -> Callable[[Row], Row | None]:
     return change
 
 
-def _with_the_final_score(results: Path, final: Final) -> None:
-    """What a platform shows as the score is what counts."""
+def _with_the_standing(results: Path, final: Final) -> None:
     content = json.loads(results.read_bytes())
-    if final.final is not None:
-        content["score"] = number(final.final)
     content["extra_data"]["standing"] = final.standing.value
     files.replace(results, json.dumps(content, allow_nan=False, indent=1) + "\n")

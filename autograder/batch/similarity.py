@@ -32,9 +32,7 @@ def write(out: Path, scored: Iterable[Scored]) -> None:
     files.replace_if_other(top / "README.txt", _README)
     submissions = top / "submissions"
     submissions.mkdir(exist_ok=True)
-    for stale in submissions.iterdir():
-        if stale.name not in wanted:
-            shutil.rmtree(stale)
+    files.prune(submissions, wanted)
     for name, place in wanted.items():
         task = place.task()
         mark = submissions / name / ".digest"

@@ -45,6 +45,7 @@ def results(grade: Grade) -> dict[str, Any]:
             "points": number(grade.points),
             "earned": number(grade.earned),
             "factor": str(about.decision.factor),
+            "added": str(about.added),
             "counted": about.counted,
             "not_counted": number(grade.not_counted),
             "official": about.official,

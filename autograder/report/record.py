@@ -28,6 +28,7 @@ def grade_record(grade: Grade) -> dict[str, Any]:
         "earned": _points(grade.earned),
         "final": _points(grade.final),
         "factor": str(about.decision.factor),
+        "added": str(about.added),
         "points": _points(grade.points),
         "not_counted": _points(grade.not_counted),
         "sentences": grade.sentences(),

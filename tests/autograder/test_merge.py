@@ -31,6 +31,7 @@ def graded(
     grader: str = "abc",
     inputs: str = "fingerprint",
     factor: Fraction = Fraction(1),
+    added: Fraction = Fraction(0),
 ) -> Grade:
     problem = Problem("one", "1.1", "one", "One", Fraction(points), "m", ("one",))
     rows = [
@@ -43,6 +44,7 @@ def graded(
         backend=backend,
         versions={"grader": grader, "torch": torch},
         decision=Decision(factor),
+        added=added,
         secret_fingerprint=inputs,
         finished="2026-01-01T00:01:00+00:00",
     )
@@ -88,6 +90,29 @@ def test_results_as_a_platform_gives_them_back_will_do(tmp_path: Path) -> None:
     first = put(tmp_path / "cpu", graded("gloo", 10, 8), platforms=True)
     (one,) = merge.merge([first, gpu(tmp_path / "gpu")])
     assert one.total == 11
+
+
+@pytest.mark.parametrize("platforms", [False, True])
+def test_points_that_people_added_are_kept(tmp_path: Path, platforms: bool) -> None:
+    late = graded("gloo", 10, 8, factor=Fraction(1, 2), added=Fraction(3, 4))
+    first = put(tmp_path / "cpu", late, platforms=platforms)
+    (one,) = merge.merge([first, gpu(tmp_path / "gpu")])
+    assert one.total == Fraction(11, 2) + Fraction(3, 4)
+    taken = cpu(tmp_path / "taken", added=Fraction(-100))
+    (one,) = merge.merge([taken, gpu(tmp_path / "gpu")])
+    assert one.total == 0
+
+
+def test_points_that_were_added_to_the_gpus_result_are_named_and_not_counted(
+    tmp_path: Path,
+) -> None:
+    first = cpu(tmp_path / "cpu", added=Fraction(1))
+    (one,) = merge.merge([first, gpu(tmp_path / "gpu", added=Fraction(1))])
+    assert one.total == 12
+    assert one.note == (
+        "1 points of adjustments lie with the result of the GPU machine and do not count: write "
+        "them into adjustments.csv beside that of the CPU machine"
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,7 +167,7 @@ def test_a_class_is_merged_by_the_names_of_its_folders(tmp_path: Path) -> None:
     assert [ann[name] for name in ("points", "out_of", "gpu_points", "gpu_out_of", "total")] == [
         *("8", "10", "3", "4", "11")
     ]
-    assert (bob["gpu_points"], bob["total"]) == ("", "8")
+    assert (bob["gpu_points"], bob["adjustment"], bob["total"]) == ("", "", "8")
     assert bob["note"] == "there is no result of a GPU machine"
     assert (cy["total"], cy["note"]) == ("", "they are results of different submissions")
 

@@ -69,7 +69,13 @@ def planned(task: Task) -> Grade:
         for one in problems
         for place, name in enumerate(CHECKS, 1)
     ]
-    about = About(task.course, digest=task.digest, versions={"grader": task.grader})
+    about = About(
+        task.course,
+        digest=task.digest,
+        backend=task.backend,
+        versions={"grader": task.grader, "torch": "0"},
+        secret_fingerprint=task.secret,
+    )
     about.seconds = 1.0
     about.notices += [task.unusable] if task.unusable else []
     return Grade(problems, rows, about)

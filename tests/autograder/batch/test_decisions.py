@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -13,11 +14,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from autograder import merge
 from autograder.batch import commands
 from autograder.batch.adjustments import BadAdjustments
 from autograder.batch.conduct import UnknownName
 from autograder.manifest import Override
 from autograder.policy import Counts, Lateness, Policy, RateLimit
+from autograder.record import read
 
 from .batches import TWO, Batch, with_course
 
@@ -181,6 +184,48 @@ def test_points_of_people_survive_every_regrade_and_are_told(batch: Batch) -> No
     assert "1.5 points added: regrade request, granted." in told
     assert "What counts: 3.5 of 4 points." in told
     assert student(batch, "anna")["score"] == 3.5
+
+
+def test_what_people_added_is_merged_with_what_gpus_found(batch: Batch, tmp_path: Path) -> None:
+    """The loop of image/README.md: a batch on CPUs, one on GPUs, and both merged."""
+    on_gpus = Batch(batch.path, tmp_path / "gpu", backend="nccl")
+    batch.submit("anna", score="1/2")
+    batch.submit("bert")
+    roster(batch, "anna,s1,2026-03-02T22:00:00+00:00", "bert,s2,2026-03-01T22:00:00+00:00")
+    batch.run(LATE)
+    on_gpus.run(LATE)
+    with (batch.out / "adjustments.csv").open("a") as file:
+        file.write("s1,,1.5,A. Person,regrade request\n")
+    batch.run(LATE)
+    assert batch.finals() == {"s1": "3.3", "s2": "4.0"}
+    one, two = merge.merge([batch.out / "staff", on_gpus.out / "staff"])
+    assert (one.name, one.total, one.note) == ("s1", Fraction(9, 10) * 4 + Fraction(3, 2), "")
+    assert (two.name, two.total, two.note) == ("s2", Fraction(8), "")
+    record = read(batch.out / "staff" / "s1" / "grade.json")
+    assert record.final.of == Fraction(33, 10), "other platforms are told the same"
+
+
+# --- The files of each student --------------------------------------------------------------------
+
+
+def test_files_of_nobody_are_taken_away(batch: Batch) -> None:
+    batch.submit("anna")
+    batch.submit("bert")
+    batch.run()
+    shutil.rmtree(batch.path / "anna")
+    (batch.out / "staff" / "notes.txt").touch()
+    batch.run()
+    for room in ("students", "staff"):
+        assert [one.name for one in (batch.out / room).iterdir() if one.is_dir()] == ["bert"]
+    assert (batch.out / "staff" / "notes.txt").exists()
+
+
+def test_files_that_are_gone_are_made_again(batch: Batch) -> None:
+    batch.submit("anna")
+    batch.run()
+    shutil.rmtree(batch.out / "students")
+    batch.run()
+    assert student(batch, "anna")["score"] == 4.0
 
 
 @pytest.mark.parametrize(
