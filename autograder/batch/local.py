@@ -22,7 +22,7 @@ from pathlib import Path
 from autograder.batch.executor import Ended
 from autograder.batch.needs import Slot
 from autograder.batch.store import Place, Status
-from autograder.batch.worker import ELSEWHERE
+from autograder.batch.worker import ELSEWHERE, PARENT
 from autograder.paths import ROOT
 from autograder.report import RESULTS
 
@@ -100,7 +100,7 @@ class LocalExecutor:
     def _start(self, slot: Slot) -> _Worker:
         self._logs.mkdir(parents=True, exist_ok=True)
         log = self._logs / f"worker-{os.getpid()}-{slot.number}.txt"
-        environment = dict(os.environ)
+        environment = os.environ | {PARENT: str(os.getpid())}
         environment.pop("MULTIRANK_ZYGOTE", None)  # a worker has one of its own
         if slot.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(slot.gpus)

@@ -115,9 +115,9 @@ Batch(Path(sys.argv[1]), Path(sys.argv[2])).run()
 """
 
 
-def started(batch: Batch) -> subprocess.Popen[bytes]:
+def started(batch: Batch, *within: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-c", _COMMAND, str(batch.path), str(batch.out)],
+        [*within, sys.executable, "-c", _COMMAND, str(batch.path), str(batch.out)],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -172,6 +172,18 @@ def test_two_batches_at_once_share_the_work(batch: Batch) -> None:
         assert process.returncode == 0, errors.decode()
     assert batch.finals() == dict.fromkeys(names(8), "4.0")
     assert [batch.attempts(name) for name in names(8)] == [[1]] * 8
+
+
+@pytest.mark.root
+def test_it_may_be_the_first_process_of_a_container(batch: Batch) -> None:
+    first = ("unshare", "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*first, "true"], capture_output=True).returncode:
+        pytest.skip("there can be no namespace of processes here")
+    batch.submit("anna")
+    process = started(batch, *first)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors.decode()
+    assert batch.finals() == {"anna": "4.0"}
 
 
 def test_ctrl_c_leaves_what_is_finished_and_lets_the_rest_wait(batch: Batch) -> None:
