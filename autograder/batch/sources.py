@@ -8,9 +8,13 @@ when; of Gradescope's export its metadata says both.
 from __future__ import annotations
 
 import csv
+import errno
+import hashlib
 import io
 import shutil
+import tempfile
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -20,12 +24,13 @@ from pathlib import Path, PurePosixPath
 from autograder.batch import checkout, gradescope_export
 from autograder.batch.files import as_name
 from autograder.batch.people import Entry, Student
+from autograder.intake import Limits
 from autograder.text import safe_line
 
 ROSTER = "submissions.csv"
 _COLUMNS = ("submission", "student", "name", "email", "submitted_at")
 _ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar", ".gz", ".rar", ".7z", ".bz2", ".xz")
-_MOST_BYTES = 64 << 20  # of one submission within an export
+_MOST_BYTES = Limits().file_bytes + 1  # of a module: so many, and it is refused for its size
 
 
 class NoSubmissions(ValueError):
@@ -173,17 +178,19 @@ def _single_folder_with(path: Path, name: str) -> Path | None:
 
 def _of_export_zip(path: Path, unpacked: Path) -> Class:
     try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
         with zipfile.ZipFile(path) as archive:
-            metadata, found = _unpack(archive, unpacked)
-    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
-        raise NoSubmissions(f"{safe_line(str(path))} cannot be read: {error}.") from None
+            top = _top(archive)
+            metadata = _metadata(archive.read(str(top / gradescope_export.NAME)))
+            found = _unpacked(archive, top, unpacked / digest)
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+        raise NoSubmissions(f"{safe_line(str(path))} cannot be unpacked: {error}.") from None
     return _matched(metadata, found)
 
 
-def _unpack(
-    archive: zipfile.ZipFile, unpacked: Path
-) -> tuple[dict[str, gradescope_export.Submitted], dict[str, Path]]:
-    """The export's metadata, and its submissions, each in a fresh folder of its own."""
+def _top(archive: zipfile.ZipFile) -> PurePosixPath:
+    """The folder in it that the metadata lies in."""
     described = [
         name
         for name in archive.namelist()
@@ -194,20 +201,30 @@ def _unpack(
             f"There is no {gradescope_export.NAME} in the zip, so it is not what Gradescope's "
             "“export submissions” makes. Unpack other archives into a folder, one submission each."
         )
-    top = min(map(PurePosixPath, described), key=lambda name: len(name.parts)).parent
-    metadata = _metadata(archive.read(str(top / gradescope_export.NAME)))
-    shutil.rmtree(unpacked, ignore_errors=True)
-    found = {}
-    for folder, members in _by_folder(archive, top).items():
-        target = unpacked / as_name(folder)
-        target.mkdir(parents=True)
-        found[folder] = target
-        if sum(member.file_size for _, member in members) > _MOST_BYTES:
-            (target / "too-large-to-be-unpacked").touch()
-            continue
-        for inside, member in members:
-            _write(archive, member, target, inside)
-    return metadata, found
+    return min(map(PurePosixPath, described), key=lambda name: len(name.parts)).parent
+
+
+def _unpacked(archive: zipfile.ZipFile, top: PurePosixPath, target: Path) -> dict[str, Path]:
+    """The submissions, each in a folder of its own in `target`; unpacked unless they lie there.
+
+    They appear there at once, whole: another batch may do the same at the same time.
+    """
+    folders = _by_folder(archive, top)
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=target.parent, prefix="."))
+        try:
+            for folder, members in folders.items():
+                (draft / as_name(folder)).mkdir()
+                for inside, member in members:
+                    _write(archive, member, draft / as_name(folder), inside)
+            draft.rename(target)
+        except OSError:
+            if not target.is_dir():  # else another batch was first
+                raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    return {folder: target / as_name(folder) for folder in folders}
 
 
 def _by_folder(
@@ -227,14 +244,24 @@ def _by_folder(
 def _write(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, inside: PurePosixPath
 ) -> None:
-    """What cannot be written under its own name is no module either."""
+    """Of modules as much as is ever read, of all else the name.
+
+    What cannot be written under its own name is no module either.
+    """
+    path = target / inside
     try:
-        path = target / inside
         path.parent.mkdir(parents=True, exist_ok=True)
-        with archive.open(member) as packed, path.open("xb") as file:
-            shutil.copyfileobj(packed, file)
-    except (OSError, ValueError, zipfile.BadZipFile):
+        file = path.open("xb")
+    except (FileExistsError, NotADirectoryError, ValueError):
         return
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return
+        raise
+    with file:
+        if path.suffix == ".py":
+            with archive.open(member) as packed:
+                file.write(packed.read(_MOST_BYTES))
 
 
 def _matched(metadata: dict[str, gradescope_export.Submitted], found: dict[str, Path]) -> Class:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import zipfile
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from autograder.batch import gradescope_export
+from autograder.batch import gradescope_export, sources
 from autograder.batch.people import Entry, Student
 from autograder.batch.sources import NoSubmissions, find
+from autograder.intake import Limits, take
 
 METADATA = """\
 ---
@@ -224,6 +227,67 @@ def test_nothing_in_an_export_gets_out_of_it(tmp_path: Path) -> None:
     assert len(found.entries) == 2
     assert found.left_out == ("submission_999 (not in the metadata)",)
     assert not list(tmp_path.rglob("escaped.py"))
+
+
+def test_a_batch_that_starts_does_not_disturb_one_that_reads(tmp_path: Path) -> None:
+    path = export(tmp_path / "export.zip")
+    first = entries(path, tmp_path)["submission_101"].path / "collectives.py"
+    with first.open() as reading:
+        again = entries(path, tmp_path)["submission_101"].path / "collectives.py"
+        assert os.path.sameopenfile(reading.fileno(), again.open().fileno())
+    other = export(tmp_path / "export.zip", metadata=METADATA.replace("s1", "s9"))
+    assert entries(other, tmp_path)["submission_101"].path != first.parent
+    assert first.exists()
+
+
+def test_an_export_that_could_not_be_unpacked_whole_is_unpacked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = export(tmp_path / "export.zip")
+    write, written = sources._write, []
+
+    def full(*given: Any) -> None:
+        written.append(given)
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sources, "_write", full)
+        with pytest.raises(NoSubmissions, match="No space left"):
+            entries(path, tmp_path)
+    assert list((tmp_path / "unpacked").iterdir()) == []
+    for entry in entries(path, tmp_path).values():
+        assert (entry.path / "collectives.py").read_text() == f"# {entry.name}\n"
+
+
+def test_large_data_beside_the_modules_costs_no_disk_and_no_points(tmp_path: Path) -> None:
+    top, data = "assignment_9_export/submission_101", bytes(65 << 20)
+    long = b"#" * (Limits().file_bytes + 1000)
+    path = export(
+        tmp_path / "export.zip",
+        (f"{top}/data.bin", data),
+        (f"{top}/folder/weights.pt", data),
+        (f"{top}/long.py", long),
+    )
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "class")
+    packed, unpacked = (
+        take(entries(one, tmp_path)["submission_101"].path, known=["collectives"])
+        for one in (path, tmp_path / "class")
+    )
+    assert list(packed.files) == ["collectives.py"]
+    assert packed == unpacked
+    size = sum(one.stat().st_size for one in (tmp_path / "unpacked").rglob("*"))
+    assert size < 2 * Limits().file_bytes
+
+
+def test_an_export_that_is_damaged_is_refused_and_costs_nobody_anything(tmp_path: Path) -> None:
+    path = export(tmp_path / "export.zip")
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"# submission_101", b"# submission_999"))
+    with pytest.raises(NoSubmissions, match="cannot be unpacked: Bad CRC-32"):
+        entries(path, tmp_path)
 
 
 def test_other_zips_are_refused_with_advice(tmp_path: Path) -> None:
