@@ -13,6 +13,11 @@ import yaml
 
 from autograder.batch.people import Student
 
+try:
+    from yaml import CSafeLoader as _SafeLoader
+except ImportError:  # PyYAML was built without libyaml; ten times slower
+    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
+
 NAME = "submission_metadata.yml"
 
 
@@ -24,11 +29,11 @@ class Submitted:
     submitted_at: datetime | None
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(_SafeLoader):
     """Reads Ruby's objects as the mappings that they are written as."""
 
 
-def _plain(loader: yaml.SafeLoader, tag: str, node: yaml.Node) -> Any:
+def _plain(loader: _Loader, tag: str, node: yaml.Node) -> Any:
     if isinstance(node, yaml.MappingNode):
         return loader.construct_mapping(node, deep=True)
     if isinstance(node, yaml.SequenceNode):

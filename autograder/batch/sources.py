@@ -7,6 +7,7 @@ when; of Gradescope's export its metadata says both.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import errno
 import hashlib
@@ -21,8 +22,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 
+import msgspec
+
 from autograder.batch import checkout, gradescope_export
 from autograder.batch.files import as_name
+from autograder.batch.files import replace as replace_file
 from autograder.batch.people import Entry, Student
 from autograder.intake import Limits
 from autograder.text import safe_line
@@ -63,7 +67,7 @@ def find(path: Path, unpacked: Path) -> Class:
         )
     top = _single_folder_with(path, gradescope_export.NAME)
     if top is not None:
-        metadata = _metadata((top / gradescope_export.NAME).read_bytes())
+        metadata = _metadata((top / gradescope_export.NAME).read_bytes(), unpacked)
         found = {one.name: one for one in sorted(top.iterdir())}
         return _matched(metadata, found)
     return _of_folder(path)
@@ -160,11 +164,18 @@ def _time(given: str, where: str) -> datetime:
 # --- Gradescope -----------------------------------------------------------------------------------
 
 
-def _metadata(content: bytes) -> dict[str, gradescope_export.Submitted]:
+def _metadata(content: bytes, unpacked: Path) -> dict[str, gradescope_export.Submitted]:
+    """What was read is kept, since a class of hundreds with all its results takes a minute."""
+    kept = unpacked / f"{hashlib.sha256(content).hexdigest()}.json"
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(kept.read_bytes(), type=dict[str, gradescope_export.Submitted])
     try:
-        return gradescope_export.read(content)
+        found = gradescope_export.read(content)
     except ValueError as error:
         raise NoSubmissions(f"{gradescope_export.NAME}: {error}.") from None
+    unpacked.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_file(kept, msgspec.json.encode(found))
+    return found
 
 
 def _single_folder_with(path: Path, name: str) -> Path | None:
@@ -182,7 +193,7 @@ def _of_export_zip(path: Path, unpacked: Path) -> Class:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         with zipfile.ZipFile(path) as archive:
             top = _top(archive)
-            metadata = _metadata(archive.read(str(top / gradescope_export.NAME)))
+            metadata = _metadata(archive.read(str(top / gradescope_export.NAME)), unpacked)
             found = _unpacked(archive, top, unpacked / digest)
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
         raise NoSubmissions(f"{safe_line(str(path))} cannot be unpacked: {error}.") from None
@@ -211,7 +222,6 @@ def _unpacked(archive: zipfile.ZipFile, top: PurePosixPath, target: Path) -> dic
     """
     folders = _by_folder(archive, top)
     if not target.is_dir():
-        target.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(dir=target.parent, prefix="."))
         try:
             for folder, members in folders.items():

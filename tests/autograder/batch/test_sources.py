@@ -214,6 +214,31 @@ def test_gradescopes_export_may_be_unpacked(tmp_path: Path) -> None:
     assert set(entries(tmp_path / "class", tmp_path)) == {"submission_101", "submission_102"}
 
 
+@pytest.mark.parametrize("packed", [True, False])
+def test_the_metadata_of_a_large_class_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    path = export(tmp_path / "export.zip")
+    if not packed:
+        with zipfile.ZipFile(path) as archive:
+            archive.extractall(tmp_path / "class")
+        path = tmp_path / "class"
+    read, calls = gradescope_export.read, []
+
+    def counted(content: bytes) -> dict[str, gradescope_export.Submitted]:
+        calls.append(content)
+        return read(content)
+
+    monkeypatch.setattr(gradescope_export, "read", counted)
+    first = entries(path, tmp_path)
+    assert entries(path, tmp_path) == first
+    assert len(calls) == 1
+    for kept in (tmp_path / "unpacked").glob("*.json"):
+        kept.write_text("{")
+    assert entries(path, tmp_path) == first
+    assert len(calls) == 2
+
+
 def test_nothing_in_an_export_gets_out_of_it(tmp_path: Path) -> None:
     top = "assignment_9_export/submission_101"
     path = export(
@@ -256,7 +281,7 @@ def test_an_export_that_could_not_be_unpacked_whole_is_unpacked_again(
         patch.setattr(sources, "_write", full)
         with pytest.raises(NoSubmissions, match="No space left"):
             entries(path, tmp_path)
-    assert list((tmp_path / "unpacked").iterdir()) == []
+    assert [one.name for one in (tmp_path / "unpacked").iterdir() if one.is_dir()] == []
     for entry in entries(path, tmp_path).values():
         assert (entry.path / "collectives.py").read_text() == f"# {entry.name}\n"
 
