@@ -8,16 +8,19 @@ way. What was submitted is noted there too, so a batch that is started again fin
 from __future__ import annotations
 
 import contextlib
-import getpass
+import os
 import shlex
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import submitit
+from submitit.core.utils import FailedJobError, FailedSubmissionError
 
+from autograder.batch.conduct import is_over
 from autograder.batch.executor import Ended, NoSlurm, SlurmOptions
 from autograder.batch.files import replace
 from autograder.batch.needs import Needs
@@ -27,6 +30,7 @@ from autograder.paths import ROOT
 JOB = "job.txt"  # in a grading's directory: the job that has it
 _LOOK = 2.0  # seconds between two looks at the queue
 _GONE = 2  # looks without a job until it is believed to have ended
+_AGAIN = 60.0  # seconds until what Slurm refused is handed in again
 _ARRAY = 500  # jobs in an array; Slurm's own default limit is a thousand
 
 
@@ -40,43 +44,62 @@ class SlurmExecutor:
             NoSlurm: it is not installed here.
         """
         self._folder = folder.absolute()
-        self._command = shlex.split(options.command.format(out=self._folder.parent)) or [
-            sys.executable
-        ]
+        out = str(self._folder.parent)
+        words = shlex.split(options.command) or [sys.executable]
+        self._command = [word.replace("{out}", out) for word in words]
+        self._at_once = options.at_once
         try:
             self._slurm = submitit.SlurmExecutor(self._folder / "%j")
             self._slurm.update_parameters(**_parameters(needs, options))
         except (RuntimeError, ValueError) as error:
             raise NoSlurm(f"Slurm cannot be used: {error}") from None
+        self._waiting: deque[Place] = deque()
         self._jobs: dict[Place, str] = {}
+        self._ours: set[str] = set()  # of the jobs: not those of a batch before
         self._missing: dict[Place, int] = {}
         self._states: dict[str, str] = {}
-        self._looked = 0.0
+        self._looked = self._again = 0.0
 
     def submit(self, places: Sequence[Place]) -> None:
-        """Raises NoSlurm when Slurm refuses."""
+        """Raises NoSlurm when Slurm refuses, and nothing runs that may end first."""
         if not places:
             return
         queue = self._queue()
-        new = []
         for place in places:
             job = _noted(place)
             if job and queue is not None and job in queue:
                 self._jobs[place] = job
             else:
-                new.append(place)
-        for first in range(0, len(new), _ARRAY):
-            self._submit(new[first : first + _ARRAY])
+                self._waiting.append(place)
+        self._hand_in()
+
+    def _hand_in(self) -> None:
+        """What waits, as far as there is room; what Slurm refuses waits on."""
+        if time.monotonic() < self._again:
+            return
+        while self._waiting and (room := self._room()):
+            places = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
+            try:
+                self._submit(places)
+            except (FailedJobError, FailedSubmissionError, OSError) as error:
+                self._waiting.extendleft(reversed(places))
+                if not self._jobs:
+                    raise NoSlurm(f"Slurm refuses the jobs: {error}") from None
+                self._again = time.monotonic() + _AGAIN
+                return
+
+    def _room(self) -> int:
+        """For how many jobs; Slurm itself limits those of one array alone."""
+        most = self._at_once - len(self._jobs) if self._at_once else _ARRAY
+        return max(0, min(_ARRAY, most))
 
     def _submit(self, places: Sequence[Place]) -> None:
         paths = [str(place.path.absolute()) for place in places]
-        try:
-            jobs = self._slurm.map_array(run_one, paths, [self._command] * len(paths))
-        except (submitit.core.utils.FailedJobError, subprocess.SubprocessError, OSError) as error:
-            raise NoSlurm(f"Slurm refuses the jobs: {error}") from None
+        jobs = self._slurm.map_array(run_one, paths, [self._command] * len(paths))
         for place, job in zip(places, jobs, strict=True):
-            replace(place.path / JOB, job.job_id)
             self._jobs[place] = job.job_id
+            self._ours.add(job.job_id)
+            replace(place.path / JOB, job.job_id)
 
     def running(self) -> list[Place]:
         return [place for place, job in self._jobs.items() if self._states.get(job) == "RUNNING"]
@@ -96,12 +119,12 @@ class SlurmExecutor:
             del self._jobs[place]
             self._missing.pop(place, None)
             ended.append(self._ended(place, job))
+        self._hand_in()
         return ended
 
     def _is_at_it(self, place: Place, job: str, queue: Mapping[str, str] | None) -> bool:
         """A job that has just ended may still be in the queue, and its state be late by NFS."""
-        state = place.state()
-        if state.status is Status.DONE or state.given_up:
+        if is_over(place):
             return False
         if queue is None or job in queue:
             self._missing[place] = 0
@@ -121,8 +144,14 @@ class SlurmExecutor:
         return Ended(place, died=f"job {job} has ended before the grading had\n{printed}".strip())
 
     def close(self) -> None:
-        """Cancels what is in the queue: what runs is told, and waits again."""
-        jobs = [job for place, job in self._jobs.items() if not _is_over(place)]
+        """Cancels what is in the queue: what runs is told, and waits again.
+
+        Not what another batch has handed in, which may still run.
+        """
+        self._waiting.clear()
+        jobs = [
+            job for place, job in self._jobs.items() if job in self._ours and not is_over(place)
+        ]
         for first in range(0, len(jobs), _ARRAY):
             with contextlib.suppress(OSError, subprocess.SubprocessError):
                 subprocess.run(
@@ -137,7 +166,7 @@ class SlurmExecutor:
 
     def _queue(self) -> dict[str, str] | None:
         """Our jobs that wait or run, with their states; None when Slurm does not answer."""
-        command = ["squeue", "--noheader", "--array", "--user", getpass.getuser()]
+        command = ["squeue", "--noheader", "--array", "--user", str(os.geteuid())]
         try:
             done = subprocess.run(
                 [*command, "--format", "%i %T"],
@@ -159,7 +188,7 @@ def _parameters(needs: Needs, options: SlurmOptions) -> dict[str, object]:
         "time": needs.minutes,
         "cpus_per_task": needs.cpus,
         "mem": f"{needs.memory >> 20}MB",
-        "array_parallelism": options.at_once or _ARRAY,
+        "array_parallelism": _ARRAY,
     }
     if needs.gpus:
         asked["gpus_per_node"] = needs.gpus
@@ -170,7 +199,7 @@ def _parameters(needs: Needs, options: SlurmOptions) -> dict[str, object]:
     for name, value in options.extra.items():
         plain = name.lstrip("-").replace("-", "_")
         if plain in known:
-            asked[plain] = value
+            asked[plain] = value or True
         else:
             further[plain] = value or True
     if further:
@@ -192,8 +221,3 @@ def _noted(place: Place) -> str:
     with contextlib.suppress(OSError):
         return (place.path / JOB).read_text().strip()
     return ""
-
-
-def _is_over(place: Place) -> bool:
-    state = place.state()
-    return state.status is Status.DONE or state.given_up
