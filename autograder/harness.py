@@ -69,7 +69,7 @@ def run(places: Places, options: Sequence[str], seconds: float) -> None:
         handed_in, last = gradescope.read(places.metadata, course)
         decision = policy.apply(course.policy, handed_in)
         if decision.refused:
-            _write(places, gradescope.refused(" ".join(decision.reasons), last))
+            _write(places, gradescope.refused(" ".join(decision.reasons), last, handed_in))
             return
     options = [*options, *_without_secret()]
     command = [

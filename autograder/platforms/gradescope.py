@@ -5,6 +5,8 @@ The formats: gradescope-autograders.readthedocs.io, submission_metadata and spec
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,7 +51,8 @@ class _Metadata(msgspec.Struct):
 
 
 def read(path: Path, course: Course) -> tuple[HandedIn, dict[str, Any]]:
-    """When a submission came in, and the results of the one before it ({} where there are none).
+    """When a submission came in, and the results of the one before it: of an earlier one where
+    that has none, or the score alone that is known, or {}.
 
     course: says when work is due where Gradescope does not.
 
@@ -80,27 +83,45 @@ def _counted(before: list[_Previous]) -> tuple[datetime, ...]:
     Not those that the grader failed on, nor those that were refused: Gradescope hands over the
     results of the last one only, in which we noted which were counted until then.
     """
-    if not before:
-        return ()
-    last = max(before, key=lambda one: _aware(one.submission_time))
-    noted = _extra(last).get("counted")
+    counted: list[datetime] = []
+    for one in sorted(before, key=_when):
+        noted = _noted(one)
+        if noted is not None:
+            counted = noted
+        elif not one.autograder_error and not _extra(one).get("grader_fault"):
+            counted.append(_when(one))
+    return tuple(counted)
+
+
+def _noted(one: _Previous) -> list[datetime] | None:
+    noted = _extra(one).get("counted")
     if isinstance(noted, list):
-        try:
-            return tuple(_aware(datetime.fromisoformat(time)) for time in noted)
-        except (TypeError, ValueError):
-            pass
-    return tuple(
-        _aware(one.submission_time)
-        for one in before
-        if not one.autograder_error and not _extra(one).get("grader_fault")
-    )
+        with contextlib.suppress(TypeError, ValueError):
+            return [_aware(datetime.fromisoformat(time)) for time in noted]
+    return None
 
 
 def _last_results(before: list[_Previous]) -> dict[str, Any]:
-    with_results = [one for one in before if one.results]
-    if not with_results:
-        return {}
-    return max(with_results, key=lambda one: _aware(one.submission_time)).results or {}
+    latest_first = sorted(before, key=_when, reverse=True)
+    for one in latest_first:
+        if one.results:
+            return one.results
+    for one in latest_first:
+        if not one.autograder_error and (score := _number(one.score)) is not None:
+            return {"score": score}
+    return {}
+
+
+def _when(one: _Previous) -> datetime:
+    return _aware(one.submission_time)
+
+
+def _number(score: float | str | None) -> float | None:
+    try:
+        number = float("nan" if score is None else score)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _extra(one: _Previous) -> Mapping[str, Any]:
@@ -121,15 +142,19 @@ def started() -> dict[str, Any]:
     return _message(STARTED) | {"extra_data": {"grader_fault": True}}
 
 
-def refused(reason: str, last: Mapping[str, Any]) -> dict[str, Any]:
+def refused(reason: str, last: Mapping[str, Any], handed_in: HandedIn) -> dict[str, Any]:
     """Over the rate limit: the last results stand, with the reason above them."""
-    if not last:
-        return _message(reason)
-    before = last.get("output")
+    extra = last.get("extra_data")
+    extra = extra if isinstance(extra, dict) else {}
+    before = str(last.get("output") or "")
+    if "refused" in extra:  # these stood already, with the reason of that time above them
+        before = before.removeprefix(str(extra["refused"])).lstrip("\n")
     return {
+        **_message(reason),
         **last,
         "output": f"{reason}\n\n{before}" if before else reason,
         "output_format": "text",
+        "extra_data": {**extra, "refused": reason, "counted": in_words(handed_in.earlier)},
     }
 
 

@@ -220,6 +220,52 @@ def test_over_the_limit_the_last_results_stand_with_the_reason_above_them(
 
 
 @pytest.mark.usefixtures("two_a_day")
+def test_refused_again_and_again_only_the_last_reason_is_shown(
+    places: Places, stand_in: Stand
+) -> None:
+    stand_in(WRITES % "now")
+    extra = {"counted": [earlier(20)["submission_time"]] * 2}
+    last: dict[str, Any] = {"score": 7.0, "output": "7 of 9 points.", "extra_data": extra}
+    for _ in range(3):
+        metadata(places, earlier(20), earlier(1, results=last))
+        harness.run(places, [], 60)
+        last = results(places)
+    assert last["output"].count("Not graded") == 1
+    assert last["output"].endswith(" on.\n\n7 of 9 points.")
+    assert len(last["extra_data"]["counted"]) == 2
+
+
+@pytest.mark.usefixtures("two_a_day")
+@pytest.mark.parametrize(
+    ("score", "shown"), [(7.5, 7.5), ("7.5", 7.5), (None, 0), ("none", 0), ("nan", 0)]
+)
+def test_where_the_platform_lost_the_last_results_their_score_stands(
+    places: Places, stand_in: Stand, score: object, shown: float
+) -> None:
+    stand_in(WRITES % "now")
+    error = earlier(1, score=0.0, autograder_error=True)
+    metadata(places, earlier(9, score=1.0), earlier(5, score=score), error)
+    harness.run(places, [], 60)
+    found = results(places)
+    assert found["score"] == (shown or 1.0)
+    assert found["output"].startswith("Not graded")
+    times = [earlier(hours)["submission_time"] for hours in (9, 5)]
+    assert found["extra_data"]["counted"] == times
+
+
+@pytest.mark.usefixtures("two_a_day")
+def test_an_error_of_the_platforms_does_not_make_refused_ones_count(
+    places: Places, stand_in: Stand
+) -> None:
+    asked = stand_in(WRITES % "now")
+    noted = {"extra_data": {"counted": [earlier(30)["submission_time"]]}}
+    error = earlier(1, autograder_error=True)
+    metadata(places, earlier(30), earlier(5), earlier(3, results=noted), error)
+    harness.run(places, [], 60)
+    assert len(asked) == 1
+
+
+@pytest.mark.usefixtures("two_a_day")
 @pytest.mark.parametrize(
     "before",
     [
