@@ -44,6 +44,7 @@ class Watch:
         self._console = console
         self._before, self._score = before, score
         self._scored: list[Scored] = []
+        self._fell: list[statistics.Fall] | None = None
         self._total, self._seen = total, 0
         self._started = self._last = time.monotonic()
         self._live = Live(console=console, refresh_per_second=4, transient=True)
@@ -70,6 +71,7 @@ class Watch:
             if scored := self._score(place):
                 self._scored.append(scored)
         news = len(progress.finished) > self._seen
+        self._fell = None if news else self._fell
         self._seen = len(progress.finished)
         if self._console.is_terminal:
             self._live.update(Group(*self._lines(progress)))
@@ -105,10 +107,12 @@ class Watch:
             yield f"grader faults: {progress.retried} tried again, {given_up} given up"
         if progress.elsewhere:
             yield f"{len(progress.elsewhere)} are being graded by another batch"
-        for fall in self.falls():
+        if self._fell is None:
+            self._fell = self._falls()
+        for fall in self._fell:
             yield f"{fall.check}: {fall.before:.0%} passed before, {fall.after:.0%} now"
 
-    def falls(self) -> list[statistics.Fall]:
+    def _falls(self) -> list[statistics.Fall]:
         """The checks that fewer pass than before."""
         if self._before:
             names = {one.entry.name for one in self._scored}

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from autograder.batch import conduct, statistics
+from autograder.batch import conduct, live, statistics
 from autograder.batch.commands import Options, run
+from autograder.batch.store import Place
 
 from .batches import Batch, names, settings
 
@@ -54,6 +55,20 @@ def test_a_check_that_fewer_pass_than_before_is_told_while_it_runs(batch: Batch)
     assert "broadcast/first: 100% passed before, 0% now" in told
     page = (batch.out / "class.html").read_text()
     assert "A newer grading would be lower" in page
+
+
+def test_pass_rates_are_compared_when_there_is_news_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compared: list[object] = []
+    monkeypatch.setattr(statistics, "falls", lambda *given: compared.append(given) or [])
+    places = [Place(tmp_path / name) for name in names(2)]
+    progress = conduct.Progress(places)
+    with live.Watch(Console(file=io.StringIO(), force_terminal=True), 2, [], lambda _: None) as see:
+        for count in (0, 0, 1, 1, 1, 2):
+            progress.finished = places[:count]
+            see(progress)
+    assert len(compared) == 3
 
 
 def test_a_fall_needs_a_few_results(batch: Batch) -> None:
