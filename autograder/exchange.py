@@ -91,6 +91,7 @@ def gradescope_zip(
         secret = course_secret(private_directory())
     except SecretError as error:
         raise _refusal(error) from None
+    out.parent.mkdir(parents=True, exist_ok=True)
     upload.build(out, secret.value, variant, torch_index)
     _print(f"{out}: {out.stat().st_size / 2**20:.1f} MiB. Keep it private: it holds the solution.")
 

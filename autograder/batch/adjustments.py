@@ -9,15 +9,13 @@ The batch reads it whenever it scores and never writes it, so it survives every 
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
-from autograder.batch.files import replace
+from autograder.batch import files
 from autograder.text import safe_line
 
 NAME = "adjustments.csv"
@@ -47,23 +45,25 @@ def read(out: Path) -> tuple[Adjustment, ...]:
     """
     path = out / NAME
     if not path.exists():
-        replace(path, ",".join(COLUMNS) + "\n")
-    reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")))
-    if tuple(reader.fieldnames or ()) != COLUMNS:
+        files.replace(path, ",".join(COLUMNS) + "\n")
+    try:
+        columns, rows = files.rows(path)
+    except ValueError as error:
+        raise BadAdjustments(str(error)) from None
+    if tuple(columns) != COLUMNS:
         raise BadAdjustments(f"{NAME}: the first line must be {','.join(COLUMNS)}.")
-    return tuple(_adjustment(row, number) for number, row in _lines(reader))
+    return tuple(_adjustment(row, line) for line, row in _filled(rows))
 
 
-def _lines(reader: csv.DictReader[str]) -> Iterable[tuple[int, dict[str, str]]]:
-    for row in reader:
+def _filled(rows: Iterable[tuple[int, dict[str, str]]]) -> Iterable[tuple[int, dict[str, str]]]:
+    for line, row in rows:
         if None in row:
             raise BadAdjustments(
-                f"{NAME}, line {reader.line_num}: too many commas; put a reason with commas in "
-                "double quotes."
+                f"{NAME}, line {line}: too many commas; put a reason with commas in double quotes."
             )
         cells = {name: (cell or "").strip() for name, cell in row.items()}
         if any(cells.values()):
-            yield reader.line_num, cells
+            yield line, cells
 
 
 def _adjustment(cells: dict[str, str], line: int) -> Adjustment:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import os
 import re
 import shutil
@@ -37,6 +39,24 @@ def replace_if_other(path: Path, content: str | bytes) -> None:
     except OSError:
         pass
     replace(path, data)
+
+
+def rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    """The columns of a CSV file that people write, and its rows, each with its line.
+
+    Raises:
+        ValueError: it is no such file; the message is a sentence that names it.
+    """
+    try:
+        reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")))
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"{path.name} is not UTF-8 throughout: save it anew, as what Excel calls CSV UTF-8."
+        ) from None
+    try:
+        return list(reader.fieldnames or ()), [(reader.line_num, row) for row in reader]
+    except csv.Error as error:
+        raise ValueError(f"{path.name}, line {reader.line_num + 1}: {error}.") from None
 
 
 def prune(folder: Path, wanted: Collection[str]) -> None:

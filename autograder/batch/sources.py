@@ -8,10 +8,8 @@ when; of Gradescope's export its metadata says both.
 from __future__ import annotations
 
 import contextlib
-import csv
 import errno
 import hashlib
-import io
 import shutil
 import tempfile
 import zipfile
@@ -27,6 +25,7 @@ import msgspec
 from autograder.batch import checkout, gradescope_export
 from autograder.batch.files import as_name
 from autograder.batch.files import replace as replace_file
+from autograder.batch.files import rows as table
 from autograder.batch.people import Entry, Student
 from autograder.intake import Limits
 from autograder.text import safe_line
@@ -121,14 +120,16 @@ def _as_the_roster_says(path: Path, entries: list[Entry]) -> list[Entry]:
     by_name = {entry.name: entry for entry in entries}
     students: dict[str, list[Student]] = {}
     times: dict[str, datetime] = {}
-    reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")))
-    columns = reader.fieldnames or []
+    try:
+        columns, rows = table(path)
+    except ValueError as error:
+        raise NoSubmissions(str(error)) from None
     if not {"submission", "student"} <= set(columns) or not set(columns) <= set(_COLUMNS):
         raise NoSubmissions(
             f"{ROSTER} needs the columns submission and student, and may have "
             f"{', '.join(_COLUMNS[2:])}; it has {', '.join(columns) or 'none'}."
         )
-    for number, row in enumerate(reader, 2):
+    for number, row in rows:
         named, who = (row["submission"] or "").strip(), (row["student"] or "").strip()
         entry = by_file.get(named) or by_name.get(named)
         if entry is None or not who:

@@ -7,6 +7,7 @@ as private as the reference solution is.
 
 from __future__ import annotations
 
+import os
 import shlex
 import stat
 import zipfile
@@ -38,14 +39,18 @@ def build(out: Path, secret: bytes, variant: Variant, torch_index: str = "") -> 
     settings = f"VARIANT={variant.value}\n"
     if torch_index:
         settings += f"export PIP_EXTRA_INDEX_URL={shlex.quote(torch_index)}\n"
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    descriptor = os.open(out, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    os.fchmod(descriptor, 0o600)  # it may have been there
+    with (
+        os.fdopen(descriptor, "wb") as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         for path in source_files(ROOT):
             _add(archive, str(path.relative_to(ROOT)), path.read_bytes())
         for name in SCRIPTS:
             _add(archive, name, (ROOT / "image" / name).read_bytes(), executable=True)
         _add(archive, SETTINGS, settings.encode())
         _add(archive, SECRET_NAME, secret)
-    out.chmod(0o600)
 
 
 def source_files(root: Path) -> Iterator[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -55,6 +56,30 @@ def test_the_same_course_gives_the_same_bytes(tmp_path: Path) -> None:
         upload.build(tmp_path / name, SECRET, Variant.CUDA)
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
     assert (tmp_path / "a.zip").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_secret_is_readable_by_nobody_else_at_any_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, modes = tmp_path / "a.zip", []
+    out.touch(0o644)
+    add = upload._add
+
+    def looked(*given: Any, **more: Any) -> None:
+        modes.append(out.stat().st_mode & 0o777)
+        add(*given, **more)
+
+    monkeypatch.setattr(upload, "_add", looked)
+    upload.build(out, SECRET, Variant.CPU)
+    assert set(modes) == {0o600}
+
+
+def test_the_command_makes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOGRADER_PRIVATE", str(tmp_path / "private"))
+    out = tmp_path / "a" / "b" / "autograder.zip"
+    done = CliRunner().invoke(cli.app, ["gradescope-zip", "--out", str(out)])
+    assert done.exit_code == 0
+    assert zipfile.is_zipfile(out)
 
 
 def test_the_command_takes_the_courses_secret_along(

@@ -249,6 +249,25 @@ def test_a_mistake_in_adjustments_is_named(batch: Batch, line: str, said: str) -
         batch.run()
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("anna,,1,Zoë,why\n".encode("cp1252"), "adjustments.csv is not UTF-8 .* CSV UTF-8"),
+        (b'anna,,1,A,"' + b"why" * 50_000, "line 2: field larger than field limit"),
+    ],
+    ids=["another encoding", "a quote that does not end"],
+)
+def test_adjustments_that_cannot_be_read_are_a_sentence(
+    batch: Batch, content: bytes, said: str
+) -> None:
+    batch.submit("anna")
+    batch.out.mkdir()
+    head = b"student,extension_days,points,author,reason\n"
+    (batch.out / "adjustments.csv").write_bytes(head + content)
+    with pytest.raises(BadAdjustments, match=said):
+        batch.run()
+
+
 # --- Regrades -------------------------------------------------------------------------------------
 
 OLD, NEW = "1" * 16, "2" * 16

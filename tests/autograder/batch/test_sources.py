@@ -127,6 +127,23 @@ def test_a_mistake_in_submissions_csv_is_named(
         entries(folder, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("one,Zoë\n".encode("cp1252"), "submissions.csv is not UTF-8 .* CSV UTF-8"),
+        (b'one,"' + b"s" * 200_000, "line 2: field larger than field limit"),
+    ],
+    ids=["another encoding", "a quote that does not end"],
+)
+def test_a_submissions_csv_that_cannot_be_read_is_a_sentence(
+    folder: Path, tmp_path: Path, content: bytes, said: str
+) -> None:
+    handed_in(folder / "one")
+    (folder / "submissions.csv").write_bytes(b"submission,student\n" + content)
+    with pytest.raises(NoSubmissions, match=said):
+        entries(folder, tmp_path)
+
+
 def test_nothing_to_grade_is_said(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(NoSubmissions, match="no folders and no archives"):
         entries(folder, tmp_path)
