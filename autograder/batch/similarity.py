@@ -14,11 +14,12 @@ from autograder.batch import files
 from autograder.batch.scoring import Scored
 from autograder.paths import ASSIGNMENT, module_files
 
-_README = """\
+_BASE = " ".join(f"-b base/{name}" for name in sorted(module_files(ASSIGNMENT)))
+_README = f"""\
 Submissions, each in a folder of its own, and the stubs that everybody was given, as base code.
 
-    java -jar jplag.jar -l python3 -bc base -r report submissions   
-    perl moss.pl -l python -d -b base/*.py submissions/*/*.py
+    java -jar jplag.jar -l python3 -bc base -r report submissions
+    perl moss.pl -l python -d {_BASE} submissions/*/*.py
 
 What such a tool finds is a reason to look, and no proof.
 """
