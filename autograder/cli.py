@@ -56,6 +56,7 @@ from autograder.platforms import gradescope
 from autograder.selfcheck import run as selfcheck
 from autograder.selfcheck import table as selfcheck_table
 from autograder.text import safe, safe_line
+from autograder.turns import Turns
 
 DONE, UNUSABLE, FAULT = 0, 2, 3
 
@@ -339,6 +340,7 @@ def _grade(console: Console, asked: _Asked, confinement: Confinement, backend: B
         about.decision = policy.late(manifest.course.policy.lateness, handed_in)
         about.counted = gradescope.in_words(handed_in.earlier)
     out_dir = _made(asked.out or Path("graded") / (path.resolve().name or "submission"))
+    turns = Turns()
     grading = Grading(
         manifest,
         submission.files,
@@ -350,9 +352,10 @@ def _grade(console: Console, asked: _Asked, confinement: Confinement, backend: B
         budget=asked.budget,
         confinement=confinement,
         backend=backend,
+        turns=turns,
     )
     with show.Progress(console) as progress:
-        graded = _run(grading, out_dir, progress)
+        graded = _run(grading, turns, out_dir, progress)
     faults = any(row.outcome is Outcome.GRADER_FAULT for row in graded.rows)
     if handed_in and not faults:
         about.counted = gradescope.in_words([*handed_in.earlier, handed_in.when])
@@ -364,7 +367,7 @@ def _grade(console: Console, asked: _Asked, confinement: Confinement, backend: B
     return FAULT if faults else DONE
 
 
-def _run(grading: Grading, out_dir: Path, progress: show.Progress) -> Grade:
+def _run(grading: Grading, turns: Turns, out_dir: Path, progress: show.Progress) -> Grade:
     """Grades, with results.json on disk after every check, whatever happens next."""
     started = time.monotonic()
     latest: list[Grade] = []
@@ -374,7 +377,7 @@ def _run(grading: Grading, out_dir: Path, progress: show.Progress) -> Grade:
             for name in (report.RECORD, report.PAGE, report.STAFF_PAGE):
                 (out_dir / name).unlink(missing_ok=True)
         latest[:] = [grade]
-        grading.about.seconds = time.monotonic() - started
+        grading.about.seconds = time.monotonic() - started - turns.waited
         report.write_results(grade, out_dir)
         progress(grade)
 

@@ -35,6 +35,7 @@ from autograder.record import NoGrade, Record
 from autograder.record import read as read_record
 from autograder.report import RECORD
 from autograder.text import fenced_markdown, safe_line
+from autograder.turns import Turns
 
 
 class CannotReplay(ValueError):
@@ -100,6 +101,7 @@ def replay(
         only=[before.check_id],
         confinement=choose(isolation),
         backend=backend,
+        turns=Turns(),
     ).run()
     now = next(row for row in graded.rows if row.check_id == before.check_id)
     same = about.versions["grader"] == record.grading.versions.get("grader")

@@ -20,7 +20,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from autograder import cli
+from autograder import cli, turns
 from autograder.confine.modes import CannotConfine, Confinement, Isolation
 from autograder.inputs import known_secret
 from autograder.judge import Judge
@@ -305,6 +305,14 @@ def test_the_record_names_the_mode_and_its_layers(invoke: Callable[..., Ended]) 
     assert record["grading"]["isolation"] == ["own processes"]
     assert end.results["extra_data"]["isolation"] == "none"
     assert record["official"] is False
+
+
+def test_it_takes_turns_with_whatever_is_graded_here(
+    invoke: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(turns, "_folder", lambda: tmp_path / "turns")
+    assert invoke(ROOT / "reference", only=["launch/cleanup"]).code == 0
+    assert (tmp_path / "turns" / "lock").exists()
 
 
 def test_a_fault_of_the_graders_is_its_exit_code(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder import circumstances, report
+from autograder import circumstances, report, turns
 from autograder.backend import GLOO
 from autograder.batch.replay import CannotReplay, explanation, replay
 from autograder.batch.store import SUBMISSION
@@ -48,6 +48,14 @@ def test_a_check_comes_out_the_same_and_is_explained(wrong: Path) -> None:
     assert "It came out the same: failed, 0 of 0.4 points." in told
     assert replayed.now.message in told
     assert "pytest tests/assignment/test_collectives.py -k broadcast" in told
+
+
+def test_it_takes_turns_with_whatever_is_graded_here(
+    wrong: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "_folder", lambda: tmp_path / "turns")
+    replay(wrong, CHECK, SMALL, seed=1)
+    assert (tmp_path / "turns" / "lock").exists()
 
 
 def test_another_outcome_is_said_with_the_one_before(wrong: Path, tmp_path: Path) -> None:
