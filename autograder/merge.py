@@ -19,6 +19,7 @@ from typing import Any
 from autograder import record
 from autograder.grade import points_text
 from autograder.report import RECORD, RESULTS
+from autograder.text import cell
 
 COLUMNS = (
     *("submission", "points", "out_of", "gpu_points", "gpu_out_of", "adjustment", "total"),
@@ -221,7 +222,7 @@ def as_json(merged: Iterable[Merged]) -> str:
 def _row(one: Merged) -> dict[str, str]:
     halves = [half for half in (one.cpu, one.gpu) if half]
     return {
-        "submission": _cell(one.name),
+        "submission": cell(one.name),
         "points": _points(one.cpu.factor * one.cpu.earned if one.cpu else None),
         "out_of": _points(one.cpu.points if one.cpu else None),
         "gpu_points": _points(one.gpu.earned if one.gpu else None),
@@ -230,14 +231,9 @@ def _row(one: Merged) -> dict[str, str]:
         "total": _points(one.total),
         "official": "yes" if halves and all(half.official for half in halves) else "no",
         "digest": halves[0].digest if halves else "",
-        "note": _cell(one.note),
+        "note": cell(one.note),
     }
 
 
 def _points(points: Fraction | None) -> str:
     return "" if points is None else points_text(points)
-
-
-def _cell(text: str) -> str:
-    """As text: spreadsheets take what begins like a formula for one."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

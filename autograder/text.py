@@ -62,6 +62,11 @@ def safe(text: str | bytes, lines: int = 200, width: int = 500) -> str:
     return "\n".join(line if len(line) <= width else line[: width - 1] + "…" for line in shown)
 
 
+def cell(text: str) -> str:
+    """`text` for a table: spreadsheets take what begins like a formula for one."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
 def safe_line(text: str | bytes, width: int = 120) -> str:
     """`text` on one line: for names of files, titles and cells of tables."""
     line = " ".join(safe(text, lines=5, width=width).split())

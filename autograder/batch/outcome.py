@@ -31,6 +31,7 @@ from autograder.manifest import Manifest, Override
 from autograder.record import read as read_record
 from autograder.report import PAGE, RESULTS
 from autograder.report.gradescope import number
+from autograder.text import cell
 
 CSV, LINES = "grades.csv", "grades.jsonl"
 STUDENTS, STAFF = "students", "staff"
@@ -64,8 +65,9 @@ def as_csv(records: Sequence[Mapping[str, Any]], manifest: Manifest) -> str:
     for told in records:
         earned = told["problems"]
         row = {**told, "overrides": " ".join(told["overrides"]), "flags": len(told["flags"])}
-        cells = [row[column] for column in columns if column not in problems]
-        writer.writerow([_cell(cell) for cell in [*cells, *(earned.get(id) for id in problems)]])
+        values = [row[column] for column in columns if column not in problems]
+        values += [earned.get(id) for id in problems]
+        writer.writerow([cell(one) if isinstance(one, str) else one for one in values])
     return text.getvalue()
 
 
@@ -120,13 +122,6 @@ def as_record(final: Final) -> dict[str, Any]:
 
 def _number(points: Fraction | None) -> float | None:
     return None if points is None else number(points)
-
-
-def _cell(value: object) -> object:
-    """A spreadsheet must not take what a student wrote for a formula."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return "" if value is None else value
 
 
 # --- Each student's files -------------------------------------------------------------------------
