@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_the_commands_name_every_file_of_the_base(batch: Batch) -> None:
     top = batch.out / "similarity"
     lines = [shlex.split(line) for line in (top / "README.txt").read_text().splitlines()]
     (moss,) = [line for line in lines if line[:2] == ["perl", "moss.pl"]]
-    base = [word for before, word in zip(moss, moss[1:], strict=False) if before == "-b"]
+    base = [word for before, word in pairwise(moss) if before == "-b"]
     assert base == sorted(f"base/{name}" for name in module_files(ASSIGNMENT))
     assert [word for word in moss if word.endswith(".py") and word not in base] == [
         "submissions/*/*.py"
