@@ -196,7 +196,12 @@ results = st.one_of(
             "extra_data": st.one_of(
                 junk,
                 st.fixed_dictionaries(
-                    {}, optional={"counted": st.lists(moments), "grader_fault": junk}
+                    {},
+                    optional={
+                        "counted": st.lists(moments),
+                        "grader_fault": junk,
+                        "refused": junk,
+                    },
                 ),
             ),
         },
@@ -235,7 +240,8 @@ def require_a_decision(path: Path) -> None:
         return
     decision = policy.apply(STRICT, handed_in)
     assert 0 <= decision.factor <= 1
-    for told in (gradescope.refused("why", last), gradescope.failed(last, handed_in)):
+    refused = gradescope.refused("why", last, handed_in)
+    for told in (refused, gradescope.failed(last, handed_in)):
         json.dumps(told)
 
 

@@ -61,7 +61,12 @@ def test_pass_rates_are_compared_when_there_is_news_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     compared: list[object] = []
-    monkeypatch.setattr(statistics, "falls", lambda *given: compared.append(given) or [])
+
+    def falls(*given: object) -> list[statistics.Fall]:
+        compared.append(given)
+        return []
+
+    monkeypatch.setattr(statistics, "falls", falls)
     places = [Place(tmp_path / name) for name in names(2)]
     progress = conduct.Progress(places)
     with live.Watch(Console(file=io.StringIO(), force_terminal=True), 2, [], lambda _: None) as see:
