@@ -94,7 +94,7 @@ def test_a_worker_that_hangs_is_replaced(batch: Batch, monkeypatch: pytest.Monke
 
     def impatient(*given: object) -> object:
         executor = make(batch.store)
-        executor._stalled = 0.5  # type: ignore[attr-defined]
+        executor._stalled = 2.0  # type: ignore[attr-defined]
         return executor
 
     monkeypatch.setattr(batch, "executor", impatient)
