@@ -21,11 +21,16 @@ RUN sh /autograder/install/install.sh /autograder/install "$VARIANT" && rm -r /a
 COPY . /autograder/source
 RUN sh /autograder/source/image/lock.sh
 
-# The course's secret, if it is to travel in the image: --secret id=course-secret,src=FILE
+# The course's secret, if it is to travel in the image: --secret id=course-secret,src=FILE and
+# --build-arg PRIVATE=WORD. Builders look a layer up by its arguments and not by its secrets: without
+# a word, or with the word of another secret, they would take the layer that they have.
+ARG PRIVATE
 RUN --mount=type=secret,id=course-secret \
-    if [ -e /run/secrets/course-secret ]; then \
+    if [ -n "$PRIVATE" ] || [ -e /run/secrets/course-secret ]; then \
         install -m 600 /run/secrets/course-secret /autograder/private/course-secret; fi
 
 ENV AUTOGRADER_PRIVATE=/autograder/private
-HEALTHCHECK --interval=1h --timeout=2m --start-period=1h \
+# After an hour for the first time, so that no grading is disturbed. (With a start period it would be
+# every five seconds from the start on.)
+HEALTHCHECK --interval=1h --timeout=2m \
     CMD ["/autograder/python/bin/python", "-I", "-m", "autograder", "doctor", "--official"]

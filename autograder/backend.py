@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from autograder.failure import CheckFailed
 from autograder.grade import Outcome
+from autograder.machine import ENOUGH_GPUS
 
 
 class BackendName(StrEnum):
@@ -18,10 +19,6 @@ class BackendName(StrEnum):
     AUTO = "auto"
     GLOO = "gloo"
     NCCL = "nccl"
-
-
-# Ranks of most checks: with fewer GPUs, a grading on them would say little.
-ENOUGH_GPUS = 4
 
 
 class NoSuchBackend(RuntimeError):

@@ -43,6 +43,7 @@ from autograder.grade import BUDGET, About, Grade, Outcome
 from autograder.grading import GraderFault, Grading, UnfairChecks, UnknownCheck
 from autograder.inputs import SecretError, course_secret, secret_of
 from autograder.intake import NoSuchSubmission, Submission, UnusableSubmission, take
+from autograder.machine import ENOUGH_GPUS
 from autograder.mutation import table as mutation_table
 from autograder.paths import (
     ASSIGNMENT,
@@ -99,7 +100,7 @@ def grade(
         BackendName,
         typer.Option(
             help="nccl runs the checks on this machine's GPUs, for points of their own; auto does "
-            f"where there are {backends.ENOUGH_GPUS} or more."
+            f"where there are {ENOUGH_GPUS} or more."
         ),
     ] = BackendName.GLOO,
     seed: Annotated[

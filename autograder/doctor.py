@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ import torch.distributed as dist
 
 from autograder.confine import modes, privacy
 from autograder.confine.modes import MODES, Isolation, choose
-from autograder.confine.watchdog import free_memory
 from autograder.inputs import SecretError, course_secret
+from autograder.machine import cores, free_memory
 from autograder.paths import SECRET_NAME, private_directory
 
 
@@ -43,9 +42,8 @@ SHARED_FOR_NCCL = 1 << 30  # bytes
 
 
 def _machine() -> list[Finding]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     found = [
-        Finding("machine", "cores", True, str(cores)),
+        Finding("machine", "cores", True, str(cores())),
         Finding("machine", "torch", True, str(torch.__version__)),
     ]
     with contextlib.suppress(OSError, ValueError):  # only Linux says

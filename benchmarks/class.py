@@ -2,9 +2,11 @@
 
 Gradings are measured here first, one at a time on one core: the reference, the stubs, and one that
 hangs; or those of a batch's folder are taken. A class is drawn from them, and graded in a
-simulation of what `autograder batch --executor slurm` does: a job has to start and to import, the
-checks of a node run side by side, and what is measured in seconds has its node to itself. Prints a
-table of the makespan against the ideal, and what is lost to what; ends with one line of JSON.
+simulation of what `autograder batch --executor slurm` does: a node takes as many jobs as get the
+cores that each asks for, a job has to start and to import, the checks of a node run side by side,
+and what is measured in seconds has its node to itself. Prints a table of the makespan against the
+ideal, and what is lost to what, and one of larger and smaller nodes; ends with one line of JSON. A
+job has more cores than the one that was measured on, and may be faster than this says.
 
     python -m benchmarks.class [--from OUT] [--submissions 1000] [--cores 8]
 """
@@ -131,6 +133,11 @@ def drawn(kinds: dict[str, Grading], count: int, seed: int = 1) -> list[Grading]
     return found
 
 
+def slots_of(manifest: Manifest, cores: int) -> int:
+    """How many gradings Slurm runs at once on a node with so many cores; 0: it has too few."""
+    return cores // needs_of(manifest.problems, gpus=0).cpus
+
+
 # --- Simulating -----------------------------------------------------------------------------------
 
 
@@ -177,24 +184,27 @@ class Outcome:
 def simulate(
     gradings: Sequence[Grading],
     nodes: int,
-    cores: int,
+    slots: int,
     *,
     start: float = START,
     starts_per_second: float = STARTS_PER_SECOND,
     noticed: float = NOTICED,
 ) -> Outcome:
-    """Grades a class on so many nodes. Events in order of time; nothing is random."""
+    """Grades a class on so many nodes. Events in order of time; nothing is random.
+
+    slots: gradings at once on each node.
+    """
     simulation = _Simulation(gradings, start, starts_per_second, noticed)
     machines = [_Node() for _ in range(nodes)]
-    slots = [_Slot(node) for node in machines for _ in range(cores)]
-    for slot in slots:
-        simulation.next_job(0.0, slot)
+    places = [_Slot(node) for node in machines for _ in range(slots)]
+    for place in places:
+        simulation.next_job(0.0, place)
     makespan = simulation.go()
     work = sum(grading.seconds for grading in gradings)
     busy = work + simulation.waited + simulation.starting
-    idle = makespan * len(slots) - busy
+    idle = makespan * len(places) - busy
     return Outcome(
-        makespan, work, simulation.waited, simulation.starting, idle, len(slots), len(gradings)
+        makespan, work, simulation.waited, simulation.starting, idle, len(places), len(gradings)
     )
 
 
@@ -315,12 +325,18 @@ def main() -> None:
     parser.add_argument("--submissions", type=int, default=1000)
     parser.add_argument("--cores", type=int, default=8, help="of a node")
     asked = parser.parse_args()
-    kinds = recorded(asked.out) if asked.out else measured(load(REFERENCE))
+    manifest = load(REFERENCE)
+    slots_a_node = slots_of(manifest, asked.cores)
+    if not slots_a_node:
+        cpus = needs_of(manifest.problems, gpus=0).cpus
+        parser.error(f"--cores {asked.cores}: a grading asks Slurm for {cpus}; name that many")
+    kinds = recorded(asked.out) if asked.out else measured(manifest)
     gradings = drawn(kinds, asked.submissions)
     for name, grading in list(kinds.items())[:10]:
         alone = sum(seconds for seconds, alone in grading.checks if alone)
         print(f"{name}: {grading.seconds:.1f} s, {alone:.1f} s of them alone")
-    outcomes = {nodes: simulate(gradings, nodes, asked.cores) for nodes in NODES}
+    print(f"Slurm, nodes of {asked.cores} cores; gradings at once on each: {slots_a_node}.")
+    outcomes = {nodes: simulate(gradings, nodes, slots_a_node) for nodes in NODES}
     show(outcomes)
     by_slots = {slots: simulate(gradings[: 25 * slots], 1, slots) for slots in SLOTS}
     show_slots(by_slots)
@@ -334,7 +350,12 @@ def main() -> None:
         for nodes, one in outcomes.items()
     }
     by_slot = {str(slots): round(one.efficiency, 3) for slots, one in by_slots.items()}
-    told = {"submissions": asked.submissions, "cores": asked.cores, "mean_seconds": round(mean, 1)}
+    told = {
+        "submissions": asked.submissions,
+        "cores": asked.cores,
+        "slots_a_node": slots_a_node,
+        "mean_seconds": round(mean, 1),
+    }
     print(json.dumps({"benchmark": "class", **told, "nodes": rows, "slots": by_slot}))
 
 

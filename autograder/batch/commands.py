@@ -28,8 +28,8 @@ from autograder.batch import (
     similarity,
     statistics,
 )
-from autograder.batch import needs as machine
 from autograder.batch.executor import CannotGradeHere, Executor, NoSlurm, SlurmOptions
+from autograder.batch.needs import TooFewGPUs, needs_of
 from autograder.batch.people import Entry
 from autograder.batch.scoring import (
     ClassGrades,
@@ -43,6 +43,7 @@ from autograder.batch.sources import NoSubmissions, find
 from autograder.batch.store import Place, Store
 from autograder.digest import grader_digest
 from autograder.inputs import SecretError, secret_of
+from autograder.machine import ENOUGH_GPUS
 from autograder.manifest import Manifest
 from autograder.paths import REFERENCE
 from autograder.text import safe
@@ -93,7 +94,7 @@ def settings_of(options: Options, manifest: Manifest) -> conduct.Settings:
         manifest.on_gpus() if on_gpus else manifest,
         grader_digest(),
         secret_of(options.seed),
-        machine.needs_of(manifest.problems, gpus=machine.GPUS if on_gpus else 0),
+        needs_of(manifest.problems, gpus=ENOUGH_GPUS if on_gpus else 0),
         options.backend,
         options.isolation,
         options.official,
@@ -115,7 +116,7 @@ def batch(console: Console, options: Options) -> int:
         return INTERRUPTED
     except (NoSubmissions, conduct.UnknownName, adjustments.BadAdjustments) as error:
         return failed(console, USAGE, str(error))
-    except (manifests.ManifestError, SecretError, machine.TooFewGPUs, NoSlurm) as error:
+    except (manifests.ManifestError, SecretError, TooFewGPUs, NoSlurm) as error:
         return failed(console, USAGE, str(error))
     except CannotGradeHere as error:
         return failed(console, USAGE, str(error))

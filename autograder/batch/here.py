@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
-from autograder import circumstances
+from autograder import circumstances, machine
 from autograder.backend import BackendName, NoSuchBackend, find
 from autograder.batch.conduct import Settings
 from autograder.batch.executor import CannotGradeHere
 from autograder.batch.local import LocalExecutor
-from autograder.batch.needs import TooFewGPUs, cores_here, memory_here, slots
+from autograder.batch.needs import Needs, TooFewGPUs, slots
 from autograder.confine.modes import CannotConfine, Isolation, choose
 
 
@@ -29,8 +29,8 @@ def local_executor(out: Path, settings: Settings, at_once: int) -> LocalExecutor
         )
         places = slots(
             settings.needs,
-            cores=cores_here(),
-            memory=memory_here(),
+            cores=machine.cores(),
+            memory=_memory(settings.needs),
             gpus=_gpus(),
             most=at_once,
         )
@@ -41,6 +41,14 @@ def local_executor(out: Path, settings: Settings, at_once: int) -> LocalExecutor
         reasons = "; ".join(about.unofficial)
         raise CannotGradeHere(f"The grades would not be official: {reasons}.")
     return LocalExecutor(places, out / "log")
+
+
+def _memory(needs: Needs) -> int:
+    """Where the system does not say what is left, enough for a grading on each core."""
+    try:
+        return machine.free_memory()
+    except (OSError, ValueError):
+        return needs.memory * machine.cores()
 
 
 def _gpus() -> list[str]:

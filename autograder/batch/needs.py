@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from autograder.grade import BUDGET
 from autograder.manifest import Problem
 
-GPUS = 4  # that a grading on them gets: the ranks of most checks
 MEMORY = 4 << 30  # bytes; 8 ranks at 64 MiB, and the grader, stay within
 _FIXED, _PER_PROBLEM = 60.0, 45.0  # seconds, of a budget for some problems alone
 _START = 60.0  # seconds for imports on a cold file system, and for the reports
@@ -83,32 +78,3 @@ def slots(needs: Needs, *, cores: int, memory: int, gpus: Sequence[str], most: i
         Slot(number, tuple(gpus[number * needs.gpus : (number + 1) * needs.gpus]))
         for number in range(count)
     ]
-
-
-def cores_here() -> int:
-    """The cores that this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def memory_here() -> int:
-    """Bytes that are free, within the limit of the container or job that we are in."""
-    free = [_limit(path) for path in _LIMITS]
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        text = Path("/proc/meminfo").read_text()
-        free.append(int(text.split("MemAvailable:")[1].split()[0]) * 1024)
-    known = [one for one in free if one is not None]
-    return min(known) if known else MEMORY * cores_here()
-
-
-_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
-
-
-def _limit(path: Path) -> int | None:
-    with contextlib.suppress(OSError, ValueError):
-        return int(path.read_text())
-    return None

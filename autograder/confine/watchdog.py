@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import threading
-from pathlib import Path
 from types import TracebackType
 
 from autograder import uids
+from autograder.machine import free_memory
 
 NAME = "memory watchdog"
 MOST = 6 << 30  # bytes that the ranks of one world may hold, all together ...
@@ -20,14 +20,6 @@ SHARED = 256 << 20  # ... besides what each shares with the process that it was 
 MOST_DISK, MOST_FILES = 1 << 30, 20_000  # bytes and files in public directories
 _PERIOD, _FILES_EVERY = 0.1, 10  # seconds; periods
 _PART = 0.7  # of the memory that is free
-
-_LIMITS = (  # of the control group that we are in, and what it uses; version 2, version 1
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-    ),
-)
 
 
 class Watchdog:
@@ -78,18 +70,6 @@ class Watchdog:
         if count <= MOST_FILES and size <= MOST_DISK:
             return ""
         return f"wrote more than {MOST_DISK >> 20} MiB, or {MOST_FILES:,} files"
-
-
-def free_memory() -> int:
-    """Bytes that this machine, or the container that we are in, has left."""
-    text = Path("/proc/meminfo").read_text()
-    free = [int(text.partition("MemAvailable:")[2].split()[0]) * 1024]
-    for limit, used in _LIMITS:
-        try:
-            free.append(int(Path(limit).read_text()) - int(Path(used).read_text()))
-        except (OSError, ValueError):  # there is no such file, or it says "max"
-            continue
-    return max(0, min(free))
 
 
 def probe() -> str:

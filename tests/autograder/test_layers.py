@@ -397,18 +397,6 @@ def write():
         assert around.complaint.startswith("your program was ended: its ranks wrote more than")
 
 
-def test_free_memory_is_what_the_control_group_leaves(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "limit").write_text("1000000\n")
-    (tmp_path / "used").write_text("400000\n")
-    pair = (str(tmp_path / "limit"), str(tmp_path / "used"))
-    monkeypatch.setattr(watchdog, "_LIMITS", (pair,))
-    assert watchdog.free_memory() == 600_000
-    (tmp_path / "limit").write_text("max\n")
-    assert watchdog.free_memory() > 1 << 24
-
-
 # --- Namespaces -----------------------------------------------------------------------------------
 
 needs_namespaces = pytest.mark.skipif(

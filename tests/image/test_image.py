@@ -26,11 +26,21 @@ SCHEMA = json.loads((ROOT / "tests" / "autograder" / "gradescope_schema.json").r
 SECRET = secrets.token_bytes(32)
 MOST_BYTES = 1_600_000_000
 MEMORY = ("--memory=4g", "--memory-swap=4g")
-# A GPU machine's options, but for its GPUs.
+# A GPU machine's options, but for its GPUs; see image/README.md.
 READ_ONLY = ("--read-only", "--shm-size=256m", "--tmpfs=/tmp", "--tmpfs=/run", "--tmpfs=/var/tmp")
 
 OFF = [problem.id for problem in MANIFEST.problems if problem not in SMALL.problems]
 COURSE = f'name = "{MANIFEST.course.name}"\n[problems]\noff = {json.dumps(OFF)}\n'
+LATE_COSTS = "[lateness]\npercent_per_day = 10\n"
+# As Gradescope has it beside a submission, which is a day late here.
+METADATA = {
+    "id": 123456,
+    "created_at": "2026-03-02T12:00:00.000000-07:00",
+    "assignment": {"id": 25828, "title": "One", "due_date": "2026-03-01T23:00:00.000000-07:00"},
+    "submission_method": "upload",
+    "users": [{"email": "student@example.com", "id": 1234, "name": "A Student"}],
+    "previous_submissions": [],
+}
 
 HANGS = """
 def broadcast(tensor, src, group=None):
@@ -87,7 +97,7 @@ SUBMISSIONS = {
 
 @pytest.fixture(scope="module")
 def inside(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Grading]:
-    """Each submission in a container of its own, all at once, in 4 GB; one with all read-only."""
+    """Each submission in a container of its own, all at once, in 4 GB; one as where GPUs are."""
     return {
         name: Grading(
             tmp_path_factory.mktemp(name),
@@ -96,6 +106,7 @@ def inside(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Grading]:
             *(READ_ONLY if name == "hostile" else ()),
             secret=SECRET,
             course=COURSE,
+            arguments=("--backend", "auto") if name == "hostile" else (),
         )
         for name, files in SUBMISSIONS.items()
     }
@@ -185,10 +196,15 @@ def test_its_health_is_whether_it_can_grade_officially(tmp_path: Path) -> None:
     assert "container" in told
 
 
-def test_gradescopes_zip_grades_alike_with_the_secret_that_it_carries(tmp_path: Path) -> None:
-    grading = Grading(tmp_path, reference_files(), image=ZIPPED, course=COURSE)
+def test_gradescopes_zip_grades_alike_with_the_secret_that_it_carries_and_lateness_counts(
+    tmp_path: Path,
+) -> None:
+    grading = Grading(
+        tmp_path, reference_files(), image=ZIPPED, course=COURSE + LATE_COSTS, metadata=METADATA
+    )
     results = grading.wait()
-    assert results["score"] == results["extra_data"]["points"] == float(SMALL.total_points)
+    assert results["extra_data"]["points"] == float(SMALL.total_points)
+    assert results["score"] == pytest.approx(0.9 * float(SMALL.total_points))
     assert results["extra_data"]["official"]
 
 

@@ -6,6 +6,8 @@ import importlib
 
 import pytest
 
+from tests.autograder.submissions import MANIFEST, graded, small_manifest
+
 simulation = importlib.import_module("benchmarks.class")
 Grading, simulate = simulation.Grading, simulation.simulate
 PLAIN = Grading(((1.0, False),) * 10)
@@ -13,10 +15,21 @@ MEASURES = Grading(((4.0, False), (1.0, True)))
 FREE = {"start": 0.0, "starts_per_second": 1e9, "noticed": 0.0}
 
 
-@pytest.mark.parametrize(("nodes", "cores"), [(1, 1), (1, 4), (4, 2)])
-def test_without_turns_and_starts_it_is_ideal(nodes: int, cores: int) -> None:
-    outcome = simulate([PLAIN] * 64, nodes, cores, **FREE)
-    assert outcome.makespan == pytest.approx(640 / (nodes * cores), rel=1e-6)
+def test_slurm_puts_as_many_on_a_node_as_get_the_cores_that_each_asks_for() -> None:
+    assert simulation.slots_of(MANIFEST, cores=8) == 2  # 8 ranks on 4 cores
+    assert simulation.slots_of(small_manifest("shard_batch"), cores=8) == 4  # 4 ranks on 2
+    assert simulation.slots_of(MANIFEST, cores=3) == 0
+
+
+def test_what_counts_as_measured_are_checks_that_there_are() -> None:
+    rows = graded({}, unusable="nothing is run").rows
+    assert set(simulation.MEASURED) <= {row.check_id for row in rows}
+
+
+@pytest.mark.parametrize(("nodes", "slots"), [(1, 1), (1, 4), (4, 2)])
+def test_without_turns_and_starts_it_is_ideal(nodes: int, slots: int) -> None:
+    outcome = simulate([PLAIN] * 64, nodes, slots, **FREE)
+    assert outcome.makespan == pytest.approx(640 / (nodes * slots), rel=1e-6)
     assert outcome.efficiency == pytest.approx(1, rel=1e-6)
     assert outcome.waited == pytest.approx(0, abs=1e-3)
 
