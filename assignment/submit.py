@@ -131,7 +131,8 @@ def cannot_be_imported(modules: Sequence[str]) -> dict[str, str]:
 
 def write(out: Path, taken: Sequence[Path]) -> None:
     """The archive, with the modules under `assignment/`."""
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    # A file may be dated before 1980, where a zip's dates begin: then it is dated that.
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for path in taken:
             archive.write(path, f"assignment/{path.name}")
 

@@ -14,7 +14,7 @@ from reference import bandwidth
 def measured_beside(accelerator: str) -> tuple[str, float]:
     """The device of gloo's group, and what measuring in it gives, beside an accelerator."""
     here = torch.device(accelerator)
-    with mock.patch.object(torch.accelerator, "current_accelerator", lambda **_: here):
+    with mock.patch.object(torch.accelerator, "current_accelerator", return_value=here):
         device = bandwidth.group_device(None).type
         return device, bandwidth.measure("all_reduce", 8, warmup=0, iterations=1).seconds
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -204,6 +205,13 @@ def test_a_module_that_ends_python_is_told(tmp_path: Path, monkeypatch: pytest.M
     assert submit.cannot_be_imported(["good"]) == {}
     assert submit.cannot_be_imported(["bad"]) == {"bad": "Python dies when they are imported"}
     assert "takes over 2 s" in submit.cannot_be_imported(["slow"])["slow"]
+
+
+def test_a_file_dated_before_zip_begins_is_handed_in(tmp_path: Path) -> None:
+    (tmp_path / "ddp.py").touch()
+    os.utime(tmp_path / "ddp.py", (0, 0))  # 1970
+    submit.write(tmp_path / "s.zip", [tmp_path / "ddp.py"])
+    assert list(take(tmp_path / "s.zip", ["ddp"]).files) == ["ddp.py"]
 
 
 def test_its_limits_are_the_graders_and_the_given_modules_are_all(tmp_path: Path) -> None:

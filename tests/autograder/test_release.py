@@ -123,6 +123,8 @@ def test_it_unpacks_into_one_folder_with_plain_permissions(shipped: dict[str, by
         members = opened.infolist()
     assert {member.filename.partition("/")[0] for member in members} == {"distributed-training"}
     assert {member.external_attr >> 16 for member in members} == {0o100644}
+    # A day after the first that a zip knows: unpacked and packed in other time zones it is no less.
+    assert {member.date_time for member in members} == {(1980, 1, 2, 0, 0, 0)}
 
 
 def test_the_handout_comes_along_when_it_has_been_built(
