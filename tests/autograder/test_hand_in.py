@@ -196,15 +196,19 @@ def test_a_module_that_ends_python_is_told(tmp_path: Path, monkeypatch: pytest.M
     folder = tmp_path / "assignment"
     folder.mkdir()
     (folder / "__init__.py").touch()
-    (folder / "good.py").touch()
+    (folder / "good.py").write_text("import os\nos.write(1, b'\\xff')\n")
     (folder / "bad.py").write_text("import os\nos._exit(0)\n")
     (folder / "slow.py").write_text("import time\ntime.sleep(60)\n")
+    (folder / "raises.py").write_text("raise ValueError('\\udc80')\n")
     monkeypatch.setattr(submit, "_HERE", folder)
     monkeypatch.setattr(submit, "PACKAGE", "assignment")
     monkeypatch.setattr(submit, "_IMPORT_SECONDS", 2)
     assert submit.cannot_be_imported(["good"]) == {}
-    assert submit.cannot_be_imported(["bad"]) == {"bad": "Python dies when they are imported"}
-    assert "takes over 2 s" in submit.cannot_be_imported(["slow"])["slow"]
+    assert submit.cannot_be_imported(["raises", "bad", "slow", "good"]) == {
+        "raises": "ValueError: \\udc80",
+        "bad": "Python dies when it is imported",
+        "slow": "importing it takes over 2 s",
+    }
 
 
 def test_a_file_dated_before_zip_begins_is_handed_in(tmp_path: Path) -> None:
