@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
@@ -98,6 +99,15 @@ def test_its_packages_are_those_of_our_own_pyproject_and_all_are_pinned(
     assert {"torch", "numpy", "pytest", "pytest-xdist", "cloudpickle", "sympy"} <= pinned
     assert not pinned & {"typer", "mypy", "gradescope-utils", "hypothesis"}
     assert set(lines) <= set((ROOT / "constraints.txt").read_text().splitlines())
+
+
+def test_its_dev_container_installs_what_is_pinned_and_torch_for_cpu(
+    shipped: dict[str, bytes],
+) -> None:
+    container = json.loads(shipped[".devcontainer/devcontainer.json"])
+    create = container["postCreateCommand"]
+    assert "-c constraints.txt -e ." in create
+    assert "--extra-index-url https://download.pytorch.org/whl/cpu" in create
 
 
 def test_its_readme_lists_every_problem_with_its_points(shipped: dict[str, bytes]) -> None:
