@@ -310,11 +310,12 @@ def group_device(group: ProcessGroup | None) -> torch.device:
     A tensor with which the ranks tell one another something has to be there, too.
     """
     accelerator = torch.accelerator.current_accelerator(check_available=True)
-    if accelerator is not None:
-        backend = dist.get_default_backend_for_device(accelerator.type)
-        if backend == dist.get_backend(group):
-            return accelerator
-    return torch.device("cpu")
+    backend = dist.get_backend(group)
+    # torch names gloo for a Mac's GPU as well, whose tensors gloo cannot send.
+    if accelerator is None or backend == dist.Backend.GLOO:
+        return torch.device("cpu")
+    wanted = dist.get_default_backend_for_device(accelerator.type)
+    return accelerator if backend == wanted else torch.device("cpu")
 
 
 def _synchronizer(group: ProcessGroup | None) -> Callable[[], None]:

@@ -104,34 +104,48 @@ def _why_not(path: Path, count: int, size: int) -> str:
     return ""
 
 
-def cannot_be_imported(modules: Sequence[str]) -> dict[str, str]:
-    """The modules that raise when they are imported, with what they say. In another process."""
-    program = (
-        "import importlib, sys\n"
-        "for name in sys.argv[2:]:\n"
-        "    try:\n"
-        "        importlib.import_module(f'{sys.argv[1]}.{name}')\n"
-        "    except BaseException as error:\n"
-        "        print(f'\\0{name}\\0{type(error).__name__}: {error}\\0', flush=True)\n"
-        "print('\\0\\0done\\0', flush=True)\n"
-    )
-    command = [sys.executable, "-c", program, PACKAGE, *modules]
+_IMPORTS = """
+import importlib, sys
+sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+for name in sys.argv[2:]:
+    print(f"\\0{name}\\0\\0", flush=True)
     try:
-        done = subprocess.run(
-            command, cwd=_HERE.parent, capture_output=True, text=True, timeout=_IMPORT_SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        return dict.fromkeys(modules, f"importing them all takes over {_IMPORT_SECONDS} s")
-    said = re.findall("\0(.*?)\0(.*?)\0", done.stdout, re.DOTALL)
-    found = {name: told.partition("\n")[0] for name, told in said if name}
-    if ("", "done") not in said:
-        return found or dict.fromkeys(modules, "Python dies when they are imported")
-    return found
+        importlib.import_module(f"{sys.argv[1]}.{name}")
+    except BaseException as error:
+        print(f"\\0{name}\\0{type(error).__name__}: {error}\\0", flush=True)
+print("\\0\\0\\0", flush=True)
+"""
+
+
+def cannot_be_imported(modules: Sequence[str]) -> dict[str, str]:
+    """The modules that cannot be imported, with what they say. In another process; where one of
+    them ends it, those after it get a new one."""
+    broken: dict[str, str] = {}
+    left = list(modules)
+    while left:
+        command = [sys.executable, "-c", _IMPORTS, PACKAGE, *left]
+        why = "Python dies when it is imported"
+        try:
+            told = subprocess.run(
+                command, cwd=_HERE.parent, capture_output=True, timeout=_IMPORT_SECONDS
+            ).stdout
+        except subprocess.TimeoutExpired as late:
+            told = late.stdout or b""
+            why = f"importing it takes over {_IMPORT_SECONDS} s"
+        said = re.findall("\0(.*?)\0(.*?)\0", told.decode(errors="replace"), re.DOTALL)
+        broken |= {name: error.partition("\n")[0] for name, error in said if error}
+        last = said[-1][0] if said else left[0]
+        if not last:  # the end
+            break
+        broken[last] = why
+        left = left[left.index(last) + 1 :]
+    return broken
 
 
 def write(out: Path, taken: Sequence[Path]) -> None:
     """The archive, with the modules under `assignment/`."""
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    # A file may be dated before 1980, where a zip's dates begin: then it is dated that.
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
         for path in taken:
             archive.write(path, f"assignment/{path.name}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,8 @@ PACKAGE = _HERE.name
 _TESTS = Path("tests") / "assignment"
 _ENDED_WELL = (0, 1)  # pytest's exit codes: all tests pass, and some do not
 _UNWRITTEN = "not written yet"
+# Tests end what hangs; this is for what they cannot end, such as an endless loop outside Python.
+_MINUTES = 15
 
 
 class NoResults(Exception):
@@ -100,10 +103,10 @@ def measure(root: Path = _HERE.parent) -> list[Progress]:
         command += ["-n", str(_workers()), "--dist", "loadfile", "-q", "--tb=no", "--no-summary"]
         print("Running the public tests, which takes about a minute ...", flush=True)
         command.append(f"--junitxml={results}")
-        done = subprocess.run(command, cwd=root, stdout=subprocess.DEVNULL)
-        if done.returncode not in _ENDED_WELL or not results.is_file():
+        code = _run(command, root)
+        if code not in _ENDED_WELL or not results.is_file():
             raise NoResults(
-                f"pytest could not run the tests (exit code {done.returncode}); what it says:\n"
+                f"pytest could not run the tests (exit code {code}); what it says:\n"
                 f"    pytest {_TESTS}"
             )
         return read(results, problems())
@@ -116,6 +119,22 @@ def problems() -> list[Progress]:
         Progress(one["id"], one["number"], one["title"], one["module"], one["points"])
         for one in listed
     ]
+
+
+def _run(command: Sequence[str], root: Path) -> int:
+    """The exit code. Of what does not come to an end, nothing is left running."""
+    running = subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        return running.wait(60 * _MINUTES)
+    except subprocess.TimeoutExpired:
+        raise NoResults(
+            f"The public tests have not come to an end in {_MINUTES} minutes. This shows which one "
+            f"does not:\n    pytest {_TESTS} -v"
+        ) from None
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait()
 
 
 def read(results: Path, into: Sequence[Progress]) -> list[Progress]:

@@ -218,8 +218,9 @@ def timed(impl: Any, here: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     match inputs["do"]:
         case "fill":
             shape = len(inputs["numbers"]), inputs["elements"]
-            tensors = state.setdefault("tensors", torch.empty(shape, device=here.device).unbind())
-            for tensor, (a, b) in zip(tensors, inputs["numbers"], strict=True):
+            if "tensors" not in state:
+                state["tensors"] = torch.empty(shape, device=here.device).unbind()
+            for tensor, (a, b) in zip(state["tensors"], inputs["numbers"], strict=True):
                 fill(tensor, a, b, inputs["modulus"])
         case "sum" if here.device.type == "cpu":
             for tensor in state["tensors"]:

@@ -55,7 +55,9 @@ def drive(
     """What `case(implementation, here, inputs)` returns ({} where the rank is not of the group), as
     "outputs"; and as "replaced", names of functions that are not what they were."""
     context = multirank.context()
-    known = context.state.setdefault("functions", functions_in_use())
+    if "functions" not in context.state:  # once, and not in a call that is timed
+        context.state["functions"] = functions_in_use()
+    known = context.state["functions"]
     outputs = {} if inputs is None else run(context, case_text, case_file, case, inputs, group)
     return {"outputs": outputs, "replaced": replaced(known)}
 

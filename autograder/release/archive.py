@@ -1,7 +1,7 @@
 """The zip: the same files give the same bytes, whenever and wherever it is made.
 
-So members are in order, carry no date and no owner, and are stored as they are: what a compressor
-makes of them depends on its version.
+So members are in order, all have one date and no owner, and are stored as they are: what a
+compressor makes of them depends on its version.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 NAME = "distributed-training"
 TOP = f"{NAME}/"  # the folder that it unpacks to
+# No date is earlier than 1980-01-01 in a zip. It is local time, so a day is left for other zones.
+_DATE = (1980, 1, 2, 0, 0, 0)
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
@@ -19,7 +21,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for name, content in sorted(files.items()):
-            member = zipfile.ZipInfo(TOP + name, date_time=(1980, 1, 1, 0, 0, 0))
+            member = zipfile.ZipInfo(TOP + name, date_time=_DATE)
             member.create_system = 3  # Unix: the permissions mean something
             member.external_attr = 0o100644 << 16
             archive.writestr(member, content)

@@ -1,9 +1,9 @@
 """A spawned worker: a process that is a rank of one world after another.
 
 Where processes cannot be forked, importing torch would cost every rank seconds. So a worker that
-has served its world puts back what a program may have changed, and serves the next. Whatever cannot
-be put back ends it (a thread or a child that is still there, or a change of user), and the pool
-starts another one.
+has served its world puts back what programs change, and serves the next. A thread or a child that
+is still there, or a change of user, cannot be put back and ends it, and the pool starts another
+one. Not noticed is what a program puts into installed modules, such as an all_reduce of its own.
 """
 
 from __future__ import annotations
@@ -70,6 +70,9 @@ class _State:
         self._threads = threading.active_count()
         self._seed = torch.get_rng_state()
         self._numbers = random.getstate(), np.random.get_state()
+        self._depth = sys.getrecursionlimit()
+        self._umask = os.umask(0)
+        os.umask(self._umask)
 
     def restore(self, stacks: int) -> bool:
         """Makes it so again; False where it cannot. stacks: where faulthandler writes."""
@@ -91,6 +94,8 @@ class _State:
             stream.close()
         for stream, kept in zip(_STREAMS, self._streams, strict=True):
             os.dup2(kept, stream)
+        os.umask(self._umask)
+        sys.setrecursionlimit(self._depth)
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._handlers.items():
             if signal.getsignal(number) is not handler:

@@ -6,10 +6,15 @@ is received. So no test sees what another has left lying around.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
+import reprlib
+import signal
+import threading
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -50,16 +55,58 @@ class Subject:
         return f"{self.package}/{self.module}.py"
 
 
+_hung: set[tuple[Subject, str]] = set()  # functions that did not come to an end
+
+
+def _deadline(subject: Subject, function: str) -> float:
+    return DEADLINE_AFTER_A_HANG if (subject, function) in _hung else DEADLINE
+
+
+class _Endless(BaseException):
+    """Raised in a function that takes too long; no `except Exception` of its own is in the way."""
+
+
 def result(subject: Subject, function: str, arguments: Mapping[str, Any]) -> Any:
     """What a function returns that needs no ranks: it is called in this process."""
     __tracebackhide__ = True
-    module = importlib.import_module(f"{subject.package}.{subject.module}")
-    if not hasattr(module, function):
-        fail(f"{subject.file} has no function {function}.")
+    seconds = _deadline(subject, function)
     try:
-        return getattr(module, function)(**arguments)
+        with _alarm(seconds):
+            module = importlib.import_module(f"{subject.package}.{subject.module}")
+            if not hasattr(module, function):
+                fail(f"{subject.file} has no function {function}.")
+            return getattr(module, function)(**arguments)
     except NotImplementedError:
         fail(f"{function} is not written yet: implement it in {subject.file}")
+    except _Endless as endless:
+        _hung.add((subject, function))
+        told = ", ".join(f"{name}={reprlib.repr(value)}" for name, value in arguments.items())
+        where = [
+            f"after {seconds:g} s it was in {source_place(one.filename, one.lineno or 0)}: "
+            f"{one.line}"
+            for one in traceback.extract_tb(endless.__traceback__)
+            if Path(one.filename).parent.name == subject.package
+        ]
+        fail(f"{function} does not come to an end.", [f"called: {function}({told})", *where[-1:]])
+
+
+@contextlib.contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Raises _Endless where this takes longer. Python hears signals in its main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(*_: object) -> NoReturn:
+        raise _Endless
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class Worlds:
@@ -67,7 +114,6 @@ class Worlds:
 
     def __init__(self) -> None:
         self._worlds: dict[int, tuple[World, set[Group]]] = {}
-        self._hung: set[str] = set()
 
     def call(
         self,
@@ -85,11 +131,11 @@ class Worlds:
             subject.package,
             subject.module,
             *args,
-            timeout=DEADLINE_AFTER_A_HANG if name in self._hung else DEADLINE,
+            timeout=_deadline(subject, name),
             check=False,
         )
         if any(rank.ending is Ending.TIMED_OUT for rank in done.ranks):
-            self._hung.add(name)
+            _hung.add((subject, name))
         if not done.ok or not _settled(done.trace):
             world.close()
             del self._worlds[world_size]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -195,15 +196,26 @@ def test_a_module_that_ends_python_is_told(tmp_path: Path, monkeypatch: pytest.M
     folder = tmp_path / "assignment"
     folder.mkdir()
     (folder / "__init__.py").touch()
-    (folder / "good.py").touch()
+    (folder / "good.py").write_text("import os\nos.write(1, b'\\xff')\n")
     (folder / "bad.py").write_text("import os\nos._exit(0)\n")
     (folder / "slow.py").write_text("import time\ntime.sleep(60)\n")
+    (folder / "raises.py").write_text("raise ValueError('\\udc80')\n")
     monkeypatch.setattr(submit, "_HERE", folder)
     monkeypatch.setattr(submit, "PACKAGE", "assignment")
     monkeypatch.setattr(submit, "_IMPORT_SECONDS", 2)
     assert submit.cannot_be_imported(["good"]) == {}
-    assert submit.cannot_be_imported(["bad"]) == {"bad": "Python dies when they are imported"}
-    assert "takes over 2 s" in submit.cannot_be_imported(["slow"])["slow"]
+    assert submit.cannot_be_imported(["raises", "bad", "slow", "good"]) == {
+        "raises": "ValueError: \\udc80",
+        "bad": "Python dies when it is imported",
+        "slow": "importing it takes over 2 s",
+    }
+
+
+def test_a_file_dated_before_zip_begins_is_handed_in(tmp_path: Path) -> None:
+    (tmp_path / "ddp.py").touch()
+    os.utime(tmp_path / "ddp.py", (0, 0))  # 1970
+    submit.write(tmp_path / "s.zip", [tmp_path / "ddp.py"])
+    assert list(take(tmp_path / "s.zip", ["ddp"]).files) == ["ddp.py"]
 
 
 def test_its_limits_are_the_graders_and_the_given_modules_are_all(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import shutil
@@ -100,6 +101,15 @@ def test_its_packages_are_those_of_our_own_pyproject_and_all_are_pinned(
     assert set(lines) <= set((ROOT / "constraints.txt").read_text().splitlines())
 
 
+def test_its_dev_container_installs_what_is_pinned_and_torch_for_cpu(
+    shipped: dict[str, bytes],
+) -> None:
+    container = json.loads(shipped[".devcontainer/devcontainer.json"])
+    create = container["postCreateCommand"]
+    assert "-c constraints.txt -e ." in create
+    assert "--extra-index-url https://download.pytorch.org/whl/cpu" in create
+
+
 def test_its_readme_lists_every_problem_with_its_points(shipped: dict[str, bytes]) -> None:
     readme = shipped["README.md"].decode()
     assert "| 1.7 All-reduce | 6 | collectives.py |" in readme
@@ -123,6 +133,8 @@ def test_it_unpacks_into_one_folder_with_plain_permissions(shipped: dict[str, by
         members = opened.infolist()
     assert {member.filename.partition("/")[0] for member in members} == {"distributed-training"}
     assert {member.external_attr >> 16 for member in members} == {0o100644}
+    # A day after the first that a zip knows: unpacked and packed in other time zones it is no less.
+    assert {member.date_time for member in members} == {(1980, 1, 2, 0, 0, 0)}
 
 
 def test_the_handout_comes_along_when_it_has_been_built(

@@ -66,6 +66,8 @@ def test_it_is_a_command() -> None:
         (socket, "create_connection", fails(TimeoutError("timed out")), "a firewall stands"),
         (socket, "getaddrinfo", fails(socket.gaierror(8, "not known")), "localhost is not found"),
         (doctor, "run", fails(StartError("no process")), "do not work: no process"),
+        (doctor, "run", fails(KeyError("odd")), "cannot be found out (KeyError: 'odd'); show this"),
+        (shutil, "disk_usage", fails(OSError("odd")), "cannot be found out (OSError: odd); show"),
     ],
 )
 def test_what_does_not_work_is_told_with_what_to_do(
@@ -103,4 +105,4 @@ def test_a_single_core_and_what_cannot_be_found_out_are_no_errors(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert doctor.cores().good is None
     monkeypatch.setattr(os, "getloadavg", fails(OSError("not here")))
-    assert "--  cores          cannot be found out: not here" in told()[1]
+    assert "--  cores          cannot be found out (OSError: not here)" in told()[1]

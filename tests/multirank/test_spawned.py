@@ -88,6 +88,8 @@ def leave_traces() -> None:
     torch.manual_seed(7)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGUSR2, lambda *_: None)
+    os.umask(0o027)
+    sys.setrecursionlimit(sys.getrecursionlimit() + 1)
 
 
 def look_for_traces() -> dict[str, Any]:
@@ -106,6 +108,8 @@ def look_for_traces() -> dict[str, Any]:
         "ignored": signal.getsignal(signal.SIGTERM) is signal.SIG_IGN,
         "initialized": dist.is_initialized(),
         "backend": dist.get_backend(),
+        "umask": os.umask(0),
+        "depth": sys.getrecursionlimit(),
     }
 
 
