@@ -1,13 +1,14 @@
 """A spawned worker: a process that is a rank of one world after another.
 
 Where processes cannot be forked, importing torch would cost every rank seconds. So a worker that
-has served its world puts back what programs change, and serves the next. A thread or a child that
-is still there, or a change of user, cannot be put back and ends it, and the pool starts another
-one. Not noticed is what a program puts into installed modules, such as an all_reduce of its own.
+has served its world puts back what programs change, and serves the next: of installed modules, the
+functions that programs replace. A thread or a child that is still there, or a change of user, cannot
+be put back and ends it, and the pool starts another one.
 """
 
 from __future__ import annotations
 
+import builtins
 import faulthandler
 import gc
 import linecache
@@ -18,8 +19,10 @@ import signal
 import socket
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -33,6 +36,12 @@ from .wire import receive_frame, send_frame
 from .zygote import preload
 
 _STREAMS = (0, 1, 2)
+# Where programs put functions of their own, in place of those that are there or beside them.
+_CHANGEABLE: tuple[ModuleType | type, ...] = (
+    *(builtins, os, time),
+    *(torch, torch.Tensor, torch.nn.Module, torch.nn.functional),
+    *(dist, dist.distributed_c10d, dist.ProcessGroup),
+)
 
 
 def main() -> None:
@@ -73,6 +82,7 @@ class _State:
         self._depth = sys.getrecursionlimit()
         self._umask = os.umask(0)
         os.umask(self._umask)
+        self._functions = [_functions_of(place) for place in _CHANGEABLE]
 
     def restore(self, stacks: int) -> bool:
         """Makes it so again; False where it cannot. stacks: where faulthandler writes."""
@@ -84,6 +94,7 @@ class _State:
         faulthandler.disable()
         os.close(stacks)
         self._restore_process()
+        self._restore_functions()
         self._restore_modules()
         self._restore_torch()
         gc.collect()
@@ -103,6 +114,17 @@ class _State:
         os.environ.clear()
         os.environ.update(self._environment)
         os.chdir(self._directory)
+
+    def _restore_functions(self) -> None:
+        """Those that record are taken out as well: the next world puts them in again."""
+        for place, there in zip(_CHANGEABLE, self._functions, strict=True):
+            now = _functions_of(place)
+            for name, function in there.items():
+                if now.get(name) is not function:
+                    setattr(place, name, function)
+            for name in now.keys() - there.keys():
+                if not _is_installed(sys.modules.get(getattr(now[name], "__module__", ""))):
+                    delattr(place, name)
 
     def _restore_modules(self) -> None:
         """Without the user's own; what is installed stays, for torch cannot be imported twice."""
@@ -128,6 +150,11 @@ class _State:
         torch.set_num_threads(1)
         torch.use_deterministic_algorithms(False)
         torch.autograd.set_detect_anomaly(False)
+
+
+def _functions_of(place: ModuleType | type) -> dict[str, object]:
+    """By name, with classes and whatever else can be called."""
+    return {name: value for name, value in vars(place).items() if callable(value)}
 
 
 def _is_installed(module: object) -> bool:

@@ -90,6 +90,9 @@ def leave_traces() -> None:
     signal.signal(signal.SIGUSR2, lambda *_: None)
     os.umask(0o027)
     sys.setrecursionlimit(sys.getrecursionlimit() + 1)
+    dist.all_reduce = lambda *_, **__: None
+    torch.Tensor.doubled = lambda self: 2 * self  # type: ignore[attr-defined]
+    del time.sleep
 
 
 def look_for_traces() -> dict[str, Any]:
@@ -110,6 +113,9 @@ def look_for_traces() -> dict[str, Any]:
         "backend": dist.get_backend(),
         "umask": os.umask(0),
         "depth": sys.getrecursionlimit(),
+        "all_reduce": dist.all_reduce.__module__,
+        "doubled": hasattr(torch.Tensor, "doubled"),
+        "sleep": hasattr(time, "sleep"),
     }
 
 
