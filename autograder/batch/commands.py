@@ -78,8 +78,8 @@ class Result:
 
     @property
     def code(self) -> int:
-        bad = {Standing.FAULT, Standing.OPEN}
-        return FAULT if bad & {one.standing for one in self.grades.scored} else DONE
+        bad = any(one.fault or one.standing is Standing.OPEN for one in self.grades.scored)
+        return FAULT if bad else DONE
 
 
 def settings_of(options: Options, manifest: Manifest) -> conduct.Settings:

@@ -109,7 +109,7 @@ def _base(task: Task, place: Place) -> Grade | None:
     """What was graded before, and is kept but for what is run now."""
     if _still_to_be_judged(place):
         return _read(place)
-    return _read(Place(place.path.parent / task.base)) if task.base else None
+    return _read(place.beside(task.base)) if task.base else None
 
 
 def _read(place: Place) -> Grade:

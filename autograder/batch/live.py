@@ -124,10 +124,11 @@ def summary(console: Console, grades: ClassGrades, out: Path, moves: Sequence[Mo
     submissions = f"{len(standings)} submission{'s' if len(standings) != 1 else ''}"
     console.print(Text(f"{submissions}: {', '.join(counts)}."))
     for one in grades.scored:
-        if one.standing is Standing.FAULT:
-            last = one.state.faults[-1].text.strip().splitlines() or [""]
-            said = safe_line(last[-1], 200)
-            console.print(Text(f"  {one.entry.name}: the grader failed: {said}", style="magenta"))
+        if one.fault:
+            what = "grading it again" if one.regrade_failed else "the grader"
+            last = one.fault.text.strip().splitlines() or [""]
+            said = f"  {one.entry.name}: {what} failed: {safe_line(last[-1], 200)}"
+            console.print(Text(said, style="magenta"))
     applied = {one.override: None for scored in grades.scored for one in scored.checks}
     for override in filter(None, applied):
         how = "counts in full" if override.count == "full" else "is dropped"

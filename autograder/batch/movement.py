@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autograder.batch.people import Entry
 from autograder.batch.scoring import Scored, score, standing_grading, total
-from autograder.batch.store import Place, Status, Store
+from autograder.batch.store import Status, Store
 from autograder.grade import points_text
 from autograder.manifest import Manifest
 from autograder.record import NoGrade
@@ -94,7 +94,7 @@ def of_regrade(before: Iterable[Scored], after: Iterable[Scored], manifest: Mani
             continue
         was, now = points_of(earlier), points_of(one)
         if one.kept_over:
-            lower = score(one.entry, Place(one.place.path.parent / one.kept_over), manifest)
+            lower = score(one.entry, one.place.beside(one.kept_over), manifest)
             now = points_of(lower)
             found.append(Move(one.entry.name, was.total, now.total, why(was, now), kept=True))
         elif was.total != now.total:

@@ -19,7 +19,7 @@ import msgspec
 from autograder import policy
 from autograder.batch.adjustments import Adjustment
 from autograder.batch.people import Entry, Student
-from autograder.batch.store import Place, State, Status
+from autograder.batch.store import Fault, Place, State, Status
 from autograder.grade import Outcome
 from autograder.manifest import Manifest, Override
 from autograder.policy import Decision, HandedIn
@@ -98,6 +98,8 @@ class Scored:
     unusable: bool = False
     kept_over: str = ""
     """The key of a newer grading that would have lowered it, and was not taken."""
+    regrade_failed: str = ""
+    """The key of the newer grading that was asked for, where the grader has failed on it."""
 
     @functools.cached_property
     def standing(self) -> Standing:
@@ -107,6 +109,13 @@ class Scored:
         if any(not one.judged and one.points for one in self.checks):
             return Standing.OPEN
         return Standing.UNUSABLE if self.unusable else Standing.FINAL
+
+    @property
+    def fault(self) -> Fault | None:
+        """The last fault of what was asked for and given up; None where nothing was."""
+        if self.regrade_failed:
+            return self.place.beside(self.regrade_failed).state().faults[-1]
+        return self.state.faults[-1] if self.standing is Standing.FAULT else None
 
     @functools.cached_property
     def by_problem(self) -> dict[str, tuple[Fraction, Fraction]]:
@@ -220,7 +229,11 @@ def standing_grading(
             current = newer
         else:
             current = replace(current, kept_over=place.key)
-    return current or score(entry, planned, manifest)
+    if current is None:
+        return score(entry, planned, manifest)
+    if planned.state().given_up:
+        current = replace(current, regrade_failed=planned.key)
+    return current
 
 
 # --- One student ----------------------------------------------------------------------------------

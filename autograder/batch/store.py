@@ -135,6 +135,10 @@ class Place:
     def key(self) -> str:
         return self.path.name
 
+    def beside(self, key: str) -> Place:
+        """Another grading of the same submission."""
+        return Place(self.path.parent / key)
+
     @property
     def record(self) -> Path:
         return self.path / RECORD

@@ -238,6 +238,23 @@ def test_a_problem_is_graded_again_and_the_others_stay(batch: Batch) -> None:
     assert batch.attempts("anna") == [1, 1, 1], "asked again, it is done again"
 
 
+def test_a_regrade_that_the_grader_fails_on_is_listed_and_the_grade_stays(batch: Batch) -> None:
+    batch.submit("anna", score="1/2", faults_with=[NEW])
+    batch.run(grader=OLD)
+    result = batch.run(grader=NEW)
+    assert result.code == 3
+    assert batch.finals() == {"anna": "2.0"}
+    assert "anna: grading it again failed: RuntimeError: the fake grader was asked" in batch.shown
+    page = (batch.out / "class.html").read_text()
+    assert "The grader failed when it graded these again" in page
+    assert "the fake grader was asked to fail" in page
+    (line,) = (batch.out / "grades.jsonl").read_text().splitlines()
+    assert json.loads(line)["regrade_failed"] == batch.store.of("anna")[-1].key
+    assert batch.run(grader=OLD).code == 0, "the version that is asked for has graded it"
+    batch.submit("anna", score="1/2")
+    assert batch.run(grader=NEW).code == 0
+
+
 def test_a_regrade_of_what_is_no_problem_is_refused(batch: Batch) -> None:
     batch.submit("anna")
     with pytest.raises(UnknownName, match="did you mean broadcast"):
