@@ -72,6 +72,7 @@ def grade(task: Task, place: Place) -> Grade:
         unusable=task.unusable,
         budget=task.budget,
         only=only,
+        judged=[row.check_id for row in base.rows] if base else None,
         confinement=confinement,
         backend=backend,
         turns=turns,
