@@ -152,8 +152,9 @@ def _planned(store: Store, settings: Settings, entry: Entry, asked: Asked, reque
     base = ""
     if request:
         begun = [place for place in ours if place.requested() == request]
-        done = None if begun else _latest_done(earlier, digest)
-        ours, base = (begun, "") if begun or not done else ([], done.key)
+        rivals = scoring.of_a_kind(earlier, digest, settings.backend, settings.seed)
+        counts = None if begun else scoring.counting(entry, rivals, settings.manifest)
+        ours, base = begun, counts.place.key if counts else ""
     if ours:
         _as_asked(ours[-1], asked)
         return ours[-1]
@@ -196,15 +197,6 @@ def _taken(path: Path, manifest: Manifest) -> tuple[Submission, str]:
         return Submission({}, [], safe_line(path.name)), str(error)
     except NoSuchSubmission as error:  # which is no student's fault
         raise NoSubmissions(str(error)) from None
-
-
-def _latest_done(earlier: Sequence[Place], digest: str) -> Place | None:
-    """The last grading of this submission that is done, under whatever grader."""
-    for place in reversed(earlier):
-        task = place.task()
-        if task and task.digest == digest and place.state().status is Status.DONE:
-            return place
-    return None
 
 
 def _as_asked(place: Place, asked: Asked) -> None:

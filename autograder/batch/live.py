@@ -151,7 +151,7 @@ def show_moves(console: Console, moves: Sequence[Move]) -> None:
     for name in ("Submission", "From", "To", "Why"):
         table.add_column(name, overflow="fold")
     for move in moves:
-        to = points_text(move.after) + (" (not taken: lower)" if move.kept else "")
+        to = points_text(move.after) + (f" (not taken: {move.kept})" if move.kept else "")
         style = "red" if move.after < move.before else ""
         table.add_row(
             Text(safe_line(move.name)), points_text(move.before), Text(to, style), Text(move.why)

@@ -54,7 +54,7 @@ def render(grades: ClassGrades, manifest: Manifest, fell: Sequence[Fall], found:
         regrades=_faults([one for one in grades.scored if one.regrade_failed]),
         open=[_open(one) for one in grades.scored if one.standing is Standing.OPEN],
         unusable=[one for one in grades.scored if one.standing is Standing.UNUSABLE],
-        kept=[one.entry.name for one in grades.scored if one.kept_over],
+        kept=[one for one in grades.scored if one.kept_over],
         fell=[
             {"check": one.check, "before": f"{one.before:.0%}", "after": f"{one.after:.0%}"}
             for one in fell

@@ -97,9 +97,12 @@ class Scored:
     open: Fraction = Fraction(0)
     unusable: bool = False
     kept_over: str = ""
-    """The key of a newer grading that would have lowered it, and was not taken."""
+    """The key of a newer grading that was not taken."""
+    kept_because: str = ""
+    """What the newer one is, short of this one."""
     regrade_failed: str = ""
-    """The key of the newer grading that was asked for, where the grader has failed on it."""
+    """The key of the newer grading that was asked for, where the grader has failed on it or on
+    some of its checks."""
 
     @functools.cached_property
     def standing(self) -> Standing:
@@ -207,31 +210,56 @@ def _overridden(
             yield one
 
 
+def of_a_kind(
+    places: Iterable[Place], digest: str, backend: str, seed: int | None
+) -> list[Place]:
+    """The gradings of a submission that are of the same: its inputs, and what they ran on."""
+    kind = (digest, backend, seed)
+    tasks = [(place, place.task()) for place in places]
+    return [one for one, task in tasks if task and (task.digest, task.backend, task.seed) == kind]
+
+
+def counting(entry: Entry, places: Iterable[Place], manifest: Manifest) -> Scored | None:
+    """Of gradings of a kind, the oldest first: the newest, unless an earlier one stands against it.
+
+    None where none is done.
+    """
+    current: Scored | None = None
+    for place in places:
+        newer = score(entry, place, manifest)
+        if newer.record is None:
+            continue
+        why = _why_kept(current, newer) if current else ""
+        current = replace(current, kept_over=place.key, kept_because=why) if why else newer
+    return current
+
+
+def _why_kept(current: Scored, newer: Scored) -> str:
+    """What a newer grading is, so that it does not replace the one that counts; "" if it does."""
+    if newer.state.may_lower or not current.record or not newer.record:
+        return ""
+    if newer.record.official != current.record.official:
+        return "" if newer.record.official else "not official"
+    if newer.open and not current.open:
+        return Standing.OPEN
+    return "lower" if newer.points < current.points else ""
+
+
 def standing_grading(
     entry: Entry, places: Sequence[Place], planned: Place, manifest: Manifest
 ) -> Scored:
-    """The grading of a submission that counts: the newest, unless it would lower the grade.
+    """The grading of a submission that counts, of those that are of a kind with `planned`.
 
     places: all gradings of the entry, the oldest first. planned: the one that this run is about,
         which may not be done yet.
     """
     task = planned.task()
-    digest = task.digest if task else ""
-    current: Scored | None = None
-    for place in places:
-        other = place.task()
-        if other is None or other.digest != digest or place.state().status is not Status.DONE:
-            continue
-        newer = score(entry, place, manifest)
-        if newer.record is None:
-            continue
-        if current is None or newer.state.may_lower or newer.points >= current.points:
-            current = newer
-        else:
-            current = replace(current, kept_over=place.key)
+    rivals = of_a_kind(places, task.digest, task.backend, task.seed) if task else []
+    current = counting(entry, rivals, manifest)
     if current is None:
         return score(entry, planned, manifest)
-    if planned.state().given_up:
+    in_part = current.kept_because == Standing.OPEN and current.kept_over == planned.key
+    if in_part or planned.state().given_up:
         current = replace(current, regrade_failed=planned.key)
     return current
 

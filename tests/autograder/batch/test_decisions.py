@@ -216,13 +216,13 @@ def test_a_newer_grader_raises_grades_and_lowers_none_unless_told(batch: Batch) 
     result = batch.run(grader=NEW)
     assert batch.finals() == {"anna": "4.0", "bert": "4.0"}
     moves = [(one.name, float(one.before), float(one.after), one.kept) for one in result.moves]
-    assert moves == [("anna", 2.0, 4.0, False), ("bert", 4.0, 2.0, True)]
+    assert moves == [("anna", 2.0, 4.0, ""), ("bert", 4.0, 2.0, "lower")]
     assert "broadcast/first partial -> passed (+0.5)" in result.moves[0].why
     assert "not taken" in batch.shown
     assert batch.run(grader=NEW).moves == result.moves[1:]
     lowered = batch.run(grader=NEW, lower=True)
     assert batch.finals() == {"anna": "4.0", "bert": "2.0"}
-    assert [(move.name, move.kept) for move in lowered.moves] == [("bert", False)]
+    assert [(move.name, move.kept) for move in lowered.moves] == [("bert", "")]
     batch.run(grader=NEW)
     assert batch.finals() == {"anna": "4.0", "bert": "2.0"}, "once told, it stays told"
     assert batch.attempts("bert") == [1, 1]
@@ -253,6 +253,63 @@ def test_a_regrade_that_the_grader_fails_on_is_listed_and_the_grade_stays(batch:
     assert batch.run(grader=OLD).code == 0, "the version that is asked for has graded it"
     batch.submit("anna", score="1/2")
     assert batch.run(grader=NEW).code == 0
+
+
+@pytest.mark.parametrize("how", [{"backend": "nccl"}, {"seed": 2}])
+def test_gradings_of_another_kind_do_not_compete(batch: Batch, how: dict[str, object]) -> None:
+    batch.submit("anna", **{"with": {OLD: "1/2", NEW: 1}})
+    batch.run(grader=OLD)
+    assert batch.run(grader=NEW, how=how).moves == ()
+    assert batch.finals() == {"anna": "4.0"}
+    batch.run(grader=OLD)
+    assert batch.finals() == {"anna": "2.0"}
+    batch.run(grader="3" * 16, regrade=("broadcast",))
+    assert batch.store.of("anna")[-1].task().base == batch.store.of("anna")[0].key
+
+
+def test_an_official_grade_stands_against_a_higher_one_that_is_not(batch: Batch) -> None:
+    batch.submit("anna", unofficial=[NEW], **{"with": {OLD: "1/2", NEW: 1}})
+    batch.submit("bert", unofficial=[OLD], **{"with": {OLD: 1, NEW: "1/2"}})
+    batch.run(grader=OLD)
+    moves = batch.run(grader=NEW).moves
+    assert batch.finals() == {"anna": "2.0", "bert": "2.0"}
+    assert [(move.name, move.kept) for move in moves] == [("anna", "not official"), ("bert", "")]
+    assert "not taken: not official" in batch.shown
+    assert "anna: not official" in (batch.out / "class.html").read_text()
+    batch.run(grader=NEW, lower=True)
+    assert batch.finals() == {"anna": "4.0", "bert": "2.0"}
+
+
+def test_a_regrade_keeps_the_results_of_the_grade_that_counts(batch: Batch) -> None:
+    batch.submit("anna", **{"with": {OLD: 1, NEW: "1/2"}})
+    batch.run(grader=OLD)
+    batch.run(grader=NEW)
+    batch.run(grader="3" * 16, regrade=("broadcast",))
+    assert batch.finals() == {"anna": "4.0"}
+    assert batch.store.of("anna")[-1].task().base == batch.store.of("anna")[0].key
+
+
+def test_a_regrade_takes_no_final_grade_away(batch: Batch) -> None:
+    batch.submit("anna", score=1, open_with={NEW: ["broadcast/first"]})
+    batch.submit("bert", score={"broadcast/first": 0}, open_with={NEW: ["broadcast/first"]})
+    batch.run(grader=OLD)
+    result = batch.run(grader=NEW)
+    assert batch.finals() == {"anna": "4.0", "bert": "3.0"}
+    assert result.code == 3, "what was asked for could not be judged"
+    assert "anna: not all judged" in (batch.out / "class.html").read_text()
+    assert "bert: grading it again failed: the fake grader cannot tell" in batch.shown
+    assert "not taken: not all judged" in batch.shown
+    assert batch.run(grader=OLD).code == 0
+
+
+def test_a_lower_grade_is_for_the_staff_where_the_higher_one_is_not_all_judged(
+    batch: Batch,
+) -> None:
+    batch.submit("anna", open_with={OLD: ["broadcast/first"]}, **{"with": {OLD: 1, NEW: "1/2"}})
+    batch.run(grader=OLD)
+    (move,) = batch.run(grader=NEW).moves
+    assert (move.before, move.after, move.kept) == (3, 2, "lower")
+    assert batch.rows()["anna"]["standing"] == "not all judged"
 
 
 def test_a_regrade_of_what_is_no_problem_is_refused(batch: Batch) -> None:
