@@ -1,7 +1,8 @@
 """`autograder batch`, `replay` and `diff`: what they read, what they say, how they end.
 
 Exit code: 0 when all is well; 2 for wrong usage; 3 when something could not be graded or judged
-through a fault of the machine or the grader; 130 when interrupted.
+through a fault of the machine or the grader, or is not official although that was asked for; 130
+when interrupted.
 """
 
 from __future__ import annotations
@@ -71,15 +72,16 @@ MakeExecutor = Callable[[Store, conduct.Settings, Options], Executor]
 
 @dataclass(frozen=True)
 class Result:
-    """What a batch came to."""
+    """What a batch came to. unofficial: grades that are not official, where that was asked for."""
 
     grades: ClassGrades
     moves: tuple[movement.Move, ...]
+    unofficial: tuple[Scored, ...] = ()
 
     @property
     def code(self) -> int:
         bad = any(one.fault or one.standing is Standing.OPEN for one in self.grades.scored)
-        return FAULT if bad else DONE
+        return FAULT if bad or self.unofficial else DONE
 
 
 def settings_of(options: Options, manifest: Manifest) -> conduct.Settings:
@@ -205,8 +207,10 @@ def run(
         fell = statistics.falls(before, after) if todo else []
         files.replace_if_other(store.out / page.NAME, page.render(decided, manifest, fell, found))
         similarity.write(store.out, after)
-    live.summary(console, decided, store.out, moves)
-    return Result(decided, tuple(moves))
+    unofficial = [one for one in after if one.record and not one.record.official]
+    short = tuple(unofficial) if options.official else ()
+    live.summary(console, decided, store.out, moves, short)
+    return Result(decided, tuple(moves), short)
 
 
 @dataclass(frozen=True)

@@ -154,8 +154,8 @@ def _planned(store: Store, settings: Settings, entry: Entry, asked: Asked, reque
         begun = [place for place in ours if place.requested() == request]
         rivals = scoring.of_a_kind(earlier, digest, settings.backend, settings.seed)
         counts = None if begun else scoring.counting(entry, rivals, settings.manifest)
-        ours, base = begun, counts.place.key if counts else ""
-    if ours:
+        ours, base = begun, counts.place.key if counts and _will_do(counts.place, settings) else ""
+    if ours and _will_do(ours[-1], settings):
         _as_asked(ours[-1], asked)
         return ours[-1]
     task = Task(
@@ -197,6 +197,15 @@ def _taken(path: Path, manifest: Manifest) -> tuple[Submission, str]:
         return Submission({}, [], safe_line(path.name)), str(error)
     except NoSuchSubmission as error:  # which is no student's fault
         raise NoSubmissions(str(error)) from None
+
+
+def _will_do(place: Place, settings: Settings) -> bool:
+    """Whether it is official, or will be, if that is asked for."""
+    task = place.task()
+    if not settings.official or (task and task.official):
+        return True
+    record = scoring.read(place) if place.state().status is Status.DONE else None
+    return record is not None and record.official
 
 
 def _as_asked(place: Place, asked: Asked) -> None:

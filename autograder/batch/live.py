@@ -117,8 +117,17 @@ class Watch:
         return statistics.falls(self._scored[:-_LATEST], self._scored[-_LATEST:])
 
 
-def summary(console: Console, grades: ClassGrades, out: Path, moves: Sequence[Move]) -> None:
-    """What came of it: counts, what needs somebody, where the files are."""
+def summary(
+    console: Console,
+    grades: ClassGrades,
+    out: Path,
+    moves: Sequence[Move],
+    unofficial: Iterable[Scored],
+) -> None:
+    """What came of it: counts, what needs somebody, where the files are.
+
+    unofficial: grades that ought to be official and are not.
+    """
     standings = [one.standing for one in grades.scored]
     counts = [f"{standings.count(one)} {one.value}" for one in Standing if one in standings]
     submissions = f"{len(standings)} submission{'s' if len(standings) != 1 else ''}"
@@ -129,6 +138,9 @@ def summary(console: Console, grades: ClassGrades, out: Path, moves: Sequence[Mo
             last = one.fault.text.strip().splitlines() or [""]
             said = f"  {one.entry.name}: {what} failed: {safe_line(last[-1], 200)}"
             console.print(Text(said, style="magenta"))
+    for one in unofficial:
+        why = "; ".join(one.record.unofficial_because) if one.record else ""
+        console.print(Text(f"  {one.entry.name}: not official: {why}", style="magenta"))
     applied = {one.override: None for scored in grades.scored for one in scored.checks}
     for override in filter(None, applied):
         how = "counts in full" if override.count == "full" else "is dropped"

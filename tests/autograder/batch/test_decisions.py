@@ -312,6 +312,21 @@ def test_a_lower_grade_is_for_the_staff_where_the_higher_one_is_not_all_judged(
     assert batch.rows()["anna"]["standing"] == "not all judged"
 
 
+def test_what_is_not_official_is_graded_again_where_that_is_asked_for(batch: Batch) -> None:
+    batch.submit("anna", unofficial=[OLD], **{"with": {OLD: 1, NEW: "1/2"}})
+    batch.submit("bert", score="1/2")
+    assert batch.run(grader=OLD).code == 0
+    official = {"official": True}
+    result = batch.run(grader=OLD, how=official, only=("bert",))
+    assert result.code == 3
+    assert "anna: not official: the fake grader was asked for that" in batch.shown
+    assert batch.run(grader=OLD, how=official, regrade=("broadcast",)).code == 0
+    assert {row["official"] for row in batch.rows().values()} == {"True"}
+    assert batch.store.of("anna")[-1].task().only == (), "what is kept would not be official"
+    assert batch.run(grader=OLD, how=official).code == 0
+    assert sum(batch.attempts("anna")) == 2
+
+
 def test_a_regrade_of_what_is_no_problem_is_refused(batch: Batch) -> None:
     batch.submit("anna")
     with pytest.raises(UnknownName, match="did you mean broadcast"):
