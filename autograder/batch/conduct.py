@@ -165,7 +165,7 @@ def _planned(store: Store, settings: Settings, entry: Entry, asked: Asked, reque
         unusable,
         submission.source,
         tuple((item.name, item.why) for item in submission.ignored),
-        {problem.id: str(problem.points) for problem in settings.manifest.problems},
+        {problem.id: str(problem.points or 1) for problem in settings.manifest.problems},
         settings.grader,
         settings.secret.fingerprint,
         settings.seed,

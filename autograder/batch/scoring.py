@@ -137,7 +137,7 @@ def score(entry: Entry, place: Place, manifest: Manifest) -> Scored:
     state, task = place.state(), place.task()
     record = read(place) if state.status is Status.DONE else None
     scored = Scored(entry, place, state, unusable=bool(task and task.unusable))
-    if record is None:
+    if record is None or not _can_be_weighed(record, manifest):
         return scored
     status = place.record.stat()
     raw, checks = _counted(
@@ -178,16 +178,24 @@ def _weighed(record: Record, manifest: Manifest) -> list[Counted]:
     now = {problem.id: problem.points for problem in manifest.problems}
     graded = {problem.id: problem.points.of for problem in record.problems}
     factors = {
-        id: now[id] / points for id, points in graded.items() if id in now and now[id] != points
+        id: now[id] / points
+        for id, points in graded.items()
+        if points and id in now and now[id] != points
     }
     weighed = []
     for result in record.checks:
         if result.problem in now:
             points, score = result.points.of, result.score.of
-            if factor := factors.get(result.problem):
+            if (factor := factors.get(result.problem)) is not None:
                 points, score = factor * points, factor * score
             weighed.append(Counted(result, points, score))
     return weighed
+
+
+def _can_be_weighed(record: Record, manifest: Manifest) -> bool:
+    """Whether what is worth points now was worth some then: else no check's part is known."""
+    now = {problem.id: problem.points for problem in manifest.problems}
+    return all(problem.points.of or not now.get(problem.id) for problem in record.problems)
 
 
 def _overridden(

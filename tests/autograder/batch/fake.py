@@ -23,6 +23,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from autograder import report
 from autograder.batch import records
 from autograder.batch.store import Place, Task
@@ -58,7 +60,11 @@ def grade(task: Task, place: Place) -> Grade:
 
 def planned(task: Task, does: Mapping[str, Any]) -> Grade:
     """Two checks for every problem, none of them run."""
-    problems = [one for one in load_problems(REFERENCE).problems if one.id in task.problems]
+    problems = [
+        msgspec.structs.replace(one, points=Fraction(task.problems[one.id]))
+        for one in load_problems(REFERENCE).problems
+        if one.id in task.problems
+    ]
     rows = [
         Row(
             f"{one.id}/{name}",

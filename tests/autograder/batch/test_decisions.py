@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -16,7 +17,7 @@ from rich.console import Console
 from autograder.batch import commands
 from autograder.batch.adjustments import BadAdjustments
 from autograder.batch.conduct import UnknownName
-from autograder.manifest import Override
+from autograder.manifest import Override, Problem
 from autograder.policy import Counts, Lateness, Policy, RateLimit
 
 from .batches import TWO, Batch, with_course
@@ -103,10 +104,38 @@ def test_an_override_that_meets_nothing_is_said(batch: Batch) -> None:
 def test_other_weights_count_without_running_anything(batch: Batch) -> None:
     batch.submit("anna", score={"broadcast/first": 0})
     batch.run()
-    heavier = [msgspec.structs.replace(one, points=2 * one.points) for one in TWO.problems]
-    batch.run(replace(TWO, problems=tuple(heavier)))
+    batch.run(replace(TWO, problems=tuple(weighing(2))))
     assert batch.finals() == {"anna": "6.0"}
     assert batch.attempts("anna") == [1]
+
+
+def test_what_was_worth_nothing_when_it_was_graded_can_be_given_points(batch: Batch) -> None:
+    batch.submit("anna", score={"broadcast/first": "1/2"})
+    nothing = replace(TWO, problems=tuple(weighing(0)))
+    assert batch.run(nothing).code == 0
+    assert batch.finals() == {"anna": "0.0"}
+    assert batch.rows()["anna"]["out_of"] == "0.0"
+    batch.run()
+    assert batch.finals() == {"anna": "3.5"}
+    batch.run(nothing)
+    assert batch.finals() == {"anna": "0.0"}
+    assert batch.attempts("anna") == [1]
+
+
+def test_a_record_of_no_points_is_as_good_as_none_once_there_are_points(batch: Batch) -> None:
+    batch.submit("anna")
+    batch.run()
+    (place,) = batch.store.of("anna")
+    text = re.sub(r'"exact": "[^"]*"', '"exact": "0"', place.record.read_text())
+    place.record.write_text(text)
+    batch.run()
+    assert (batch.rows()["anna"]["standing"], batch.finals()["anna"]) == ("not graded yet", "")
+    batch.run(grader=NEW)
+    assert batch.finals() == {"anna": "4.0"}
+
+
+def weighing(factor: int) -> list[Problem]:
+    return [msgspec.structs.replace(one, points=factor * one.points) for one in TWO.problems]
 
 
 # --- Lateness, and which submission counts --------------------------------------------------------
