@@ -77,7 +77,10 @@ def grade_a_class(
         Isolation, typer.Option(help="What confines the submissions.")
     ] = Isolation.AUTO,
     official: Annotated[
-        bool, typer.Option("--official", help="Grade again what is not official; refuse to where it cannot be.")
+        bool,
+        typer.Option(
+            "--official", help="Grade again what is not official; fail where that cannot be."
+        ),
     ] = False,
     backend: Annotated[
         Literal["gloo", "nccl"], typer.Option(help="nccl runs the checks on GPUs.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,8 +230,11 @@ class _Standing:
         ]
 
 
-def _log_decisions(store: Store, decided: ClassGrades, moves: Iterable[movement.Move]) -> None:
-    """Into log.jsonl: overrides and adjustments when they change, and every grade that moves."""
+def _log_decisions(store: Store, decided: ClassGrades, moves: Sequence[movement.Move]) -> None:
+    """Into log.jsonl: overrides and adjustments when they change, and every grade that moves.
+
+    One that would move, and is kept, is found by every run; it is logged once.
+    """
     overrides = {
         one.override.check: one.override
         for scored in decided.scored
@@ -244,6 +247,9 @@ def _log_decisions(store: Store, decided: ClassGrades, moves: Iterable[movement.
         if store.noted(what) != told:
             store.log(what, applied=told)
             store.note(what, told)
+    kept = store.noted("kept")
+    store.note("kept", [str(move) for move in moves if move.kept])
     for move in moves:
-        points = {"from": float(move.before), "to": float(move.after), "taken": not move.kept}
-        store.log("grade moves", submission=move.name, why=move.why, **points)
+        if str(move) not in kept:
+            points = {"from": float(move.before), "to": float(move.after), "taken": not move.kept}
+            store.log("grade moves", submission=move.name, why=move.why, **points)

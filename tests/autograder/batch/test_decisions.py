@@ -249,6 +249,8 @@ def test_a_newer_grader_raises_grades_and_lowers_none_unless_told(batch: Batch) 
     assert "broadcast/first partial -> passed (+0.5)" in result.moves[0].why
     assert "not taken" in batch.shown
     assert batch.run(grader=NEW).moves == result.moves[1:]
+    logged = [(one["submission"], one["taken"]) for one in batch.log()]
+    assert logged == [("anna", True), ("bert", False)], "once, however often it is told"
     lowered = batch.run(grader=NEW, lower=True)
     assert batch.finals() == {"anna": "4.0", "bert": "2.0"}
     assert [(move.name, move.kept) for move in lowered.moves] == [("bert", "")]
