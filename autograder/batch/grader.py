@@ -19,11 +19,11 @@ from autograder.backend import BackendName
 from autograder.batch import records
 from autograder.batch.files import replace
 from autograder.batch.store import TIMELINES, TIMES, Place, Task
-from autograder.batch.worker import NOT_JUDGED, interruptible, serve, work
+from autograder.batch.worker import interruptible, serve, work
 from autograder.confine import process
 from autograder.confine.modes import Isolation, choose
 from autograder.flags import suspicions
-from autograder.grade import Grade, Row
+from autograder.grade import NOT_JUDGED, Grade, Row
 from autograder.grading import Grading
 from autograder.inputs import secret_of
 from autograder.intake import Ignored

@@ -7,7 +7,7 @@ as it was made, so every decision can be taken back.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -20,13 +20,11 @@ from autograder import policy
 from autograder.batch.adjustments import Adjustment
 from autograder.batch.people import Entry, Student
 from autograder.batch.store import Fault, Place, State, Status
-from autograder.grade import Outcome
+from autograder.grade import NOT_JUDGED
 from autograder.manifest import Manifest, Override
 from autograder.policy import Decision, HandedIn
 from autograder.record import Check, NoGrade, Record
 from autograder.record import read as read_record
-
-NOT_JUDGED = (Outcome.GRADER_FAULT, Outcome.TOO_NOISY)
 
 
 class Standing(StrEnum):
@@ -218,9 +216,7 @@ def _overridden(
             yield one
 
 
-def of_a_kind(
-    places: Iterable[Place], digest: str, backend: str, seed: int | None
-) -> list[Place]:
+def of_a_kind(places: Iterable[Place], digest: str, backend: str, seed: int | None) -> list[Place]:
     """The gradings of a submission that are of the same: its inputs, and what they ran on."""
     kind = (digest, backend, seed)
     tasks = [(place, place.task()) for place in places]
@@ -375,8 +371,3 @@ def _decided(
         return Decision()
     due = course.due + extension if course.due else None
     return policy.apply(course.policy, HandedIn(when, due, tuple(earlier)))
-
-
-def overridden(scored: Scored) -> Mapping[str, Counted]:
-    """The checks that an override changed, by id."""
-    return {one.result.id: one for one in scored.checks if one.override is not None}
