@@ -234,7 +234,10 @@ def counting(entry: Entry, places: Iterable[Place], manifest: Manifest) -> Score
         if newer.record is None:
             continue
         why = _why_kept(current, newer) if current else ""
-        current = replace(current, kept_over=place.key, kept_because=why) if why else newer
+        if current and why:
+            current = replace(current, kept_over=place.key, kept_because=why)
+        else:
+            current = newer
     return current
 
 

@@ -17,6 +17,7 @@ from rich.console import Console
 from autograder.batch import commands
 from autograder.batch.adjustments import BadAdjustments
 from autograder.batch.conduct import UnknownName
+from autograder.batch.store import Task
 from autograder.manifest import Override, Problem
 from autograder.policy import Counts, Lateness, Policy, RateLimit
 
@@ -238,6 +239,13 @@ def test_a_mistake_in_adjustments_is_named(batch: Batch, line: str, said: str) -
 OLD, NEW = "1" * 16, "2" * 16
 
 
+def last_task(batch: Batch) -> Task:
+    """What the last grading of anna's was to do."""
+    task = batch.store.of("anna")[-1].task()
+    assert task is not None
+    return task
+
+
 def test_a_newer_grader_raises_grades_and_lowers_none_unless_told(batch: Batch) -> None:
     batch.submit("anna", **{"with": {OLD: "1/2", NEW: 1}})
     batch.submit("bert", **{"with": {OLD: 1, NEW: "1/2"}})
@@ -295,7 +303,7 @@ def test_gradings_of_another_kind_do_not_compete(batch: Batch, how: dict[str, ob
     batch.run(grader=OLD)
     assert batch.finals() == {"anna": "2.0"}
     batch.run(grader="3" * 16, regrade=("broadcast",))
-    assert batch.store.of("anna")[-1].task().base == batch.store.of("anna")[0].key
+    assert last_task(batch).base == batch.store.of("anna")[0].key
 
 
 def test_an_official_grade_stands_against_a_higher_one_that_is_not(batch: Batch) -> None:
@@ -317,7 +325,7 @@ def test_a_regrade_keeps_the_results_of_the_grade_that_counts(batch: Batch) -> N
     batch.run(grader=NEW)
     batch.run(grader="3" * 16, regrade=("broadcast",))
     assert batch.finals() == {"anna": "4.0"}
-    assert batch.store.of("anna")[-1].task().base == batch.store.of("anna")[0].key
+    assert last_task(batch).base == batch.store.of("anna")[0].key
 
 
 def test_a_regrade_takes_no_final_grade_away(batch: Batch) -> None:
@@ -339,7 +347,7 @@ def test_a_lower_grade_is_for_the_staff_where_the_higher_one_is_not_all_judged(
     batch.submit("anna", open_with={OLD: ["broadcast/first"]}, **{"with": {OLD: 1, NEW: "1/2"}})
     batch.run(grader=OLD)
     (move,) = batch.run(grader=NEW).moves
-    assert (move.before, move.after, move.kept) == (3, 2, "lower")
+    assert (float(move.before), float(move.after), move.kept) == (3.0, 2.0, "lower")
     assert batch.rows()["anna"]["standing"] == "not all judged"
 
 
@@ -353,7 +361,7 @@ def test_what_is_not_official_is_graded_again_where_that_is_asked_for(batch: Bat
     assert "anna: not official: the fake grader was asked for that" in batch.shown
     assert batch.run(grader=OLD, how=official, regrade=("broadcast",)).code == 0
     assert {row["official"] for row in batch.rows().values()} == {"True"}
-    assert batch.store.of("anna")[-1].task().only == (), "what is kept would not be official"
+    assert last_task(batch).only == (), "what is kept would not be official"
     assert batch.run(grader=OLD, how=official).code == 0
     assert sum(batch.attempts("anna")) == 2
 
