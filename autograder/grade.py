@@ -60,6 +60,9 @@ WORST_FIRST = (
     Outcome.PASSED,
 )
 
+# What could not be judged, through no fault of the submission.
+NOT_JUDGED = (Outcome.GRADER_FAULT, Outcome.TOO_NOISY)
+
 # What the student's own work brought about, short of full marks.
 _STUDENTS_OWN = frozenset(
     {Outcome.PARTIAL, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.CRASHED, Outcome.BLOCKED}
@@ -268,7 +271,7 @@ class Grade:
     @property
     def not_counted(self) -> Fraction:
         """The points of rows that could not be judged, through no fault of the submission."""
-        return self._points_of(Outcome.GRADER_FAULT) + self._points_of(Outcome.TOO_NOISY)
+        return sum((self._points_of(outcome) for outcome in NOT_JUDGED), Fraction(0))
 
     def _points_of(self, outcome: Outcome) -> Fraction:
         return sum((row.points for row in self.rows if row.outcome is outcome), Fraction(0))

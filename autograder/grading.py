@@ -13,7 +13,7 @@ import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -61,6 +61,8 @@ class Grading:
         unusable: why nothing in the submission can be graded; every row then says so.
         budget: seconds that it may take in all.
         only: ids or numbers of parts, problems or checks, or modules; the others are not run.
+        judged: ids of checks that have a result from before: with `only`, what is not among them
+            is run as well. None: there is no such result, and `only` alone is run.
         confinement: the boundary around what runs the submission.
         backend: what the submission communicates with.
         changed: called with the grade once it is planned, and after every check.
@@ -76,6 +78,7 @@ class Grading:
     unusable: str = ""
     budget: float = BUDGET
     only: Sequence[str] = ()
+    judged: Collection[str] | None = None
     confinement: Confinement = field(default_factory=choose)
     backend: Backend = GLOO
     changed: Callable[[Grade], None] = field(default=lambda _: None)
@@ -178,6 +181,8 @@ class _Plugin:
         if only := self._grading.only:
             manifest = self._grading.manifest
             wanted = {row.check_id for row in grade.rows if _wanted(row, only, manifest)}
+            if (judged := self._grading.judged) is not None:
+                wanted |= {row.check_id for row in grade.rows} - set(judged)
             items[:] = [item for item in items if check_id(item) in wanted]
 
     def _in_order(self, items: list[pytest.Item]) -> list[pytest.Item]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from autograder.grade import Outcome, points_text
+from autograder.grade import NOT_JUDGED, Outcome, points_text
 from autograder.manifest import Manifest
 from autograder.paths import ASSIGNMENT, REFERENCE, module_files
 from autograder.selfcheck.alternatives import ALTERNATIVES
@@ -79,7 +79,7 @@ def _entry(manifest: Manifest, name: str, variant: Variant) -> Entry:
     grade = graded(manifest, variant.files, variant.problems)
     rows = [row for problem in variant.problems for row in grade.rows_of(problem)]
     for row in rows:
-        if row.outcome in (Outcome.GRADER_FAULT, Outcome.TOO_NOISY):
+        if row.outcome in NOT_JUDGED:
             raise ChecksFail(f"{row.check_id} could not judge {variant.name!r}: {row.message}")
     missing = sum((row.points - row.score for row in rows), Fraction(0))
     lost = tuple(row.check_id for row in rows if row.outcome is not Outcome.PASSED)

@@ -77,7 +77,10 @@ def grade_a_class(
         Isolation, typer.Option(help="What confines the submissions.")
     ] = Isolation.AUTO,
     official: Annotated[
-        bool, typer.Option("--official", help="Refuse to grade if a result would not count.")
+        bool,
+        typer.Option(
+            "--official", help="Grade again what is not official; fail where that cannot be."
+        ),
     ] = False,
     backend: Annotated[
         Literal["gloo", "nccl"], typer.Option(help="nccl runs the checks on GPUs.")
@@ -90,7 +93,8 @@ def grade_a_class(
     """Grade a class. Started again, it goes on where it was.
 
     Exit code: 0 when everybody has a grade; 2 for wrong usage; 3 when something could not be graded
-    or judged, through no fault of a student's; 130 when interrupted.
+    or judged, through no fault of a student's, or is not official where that was asked for; 130
+    when interrupted.
     """
     asked = conduct.Asked(tuple(only or ()), failed, tuple(regrade or ()), lower)
     slurm = None

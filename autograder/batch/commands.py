@@ -1,14 +1,15 @@
 """`autograder batch`, `replay` and `diff`: what they read, what they say, how they end.
 
 Exit code: 0 when all is well; 2 for wrong usage; 3 when something could not be graded or judged
-through a fault of the machine or the grader; 130 when interrupted.
+through a fault of the machine or the grader, or is not official although that was asked for; 130
+when interrupted.
 """
 
 from __future__ import annotations
 
 import signal
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,15 +73,16 @@ MakeExecutor = Callable[[Store, conduct.Settings, Options], Executor]
 
 @dataclass(frozen=True)
 class Result:
-    """What a batch came to."""
+    """What a batch came to. unofficial: grades that are not official, where that was asked for."""
 
     grades: ClassGrades
     moves: tuple[movement.Move, ...]
+    unofficial: tuple[Scored, ...] = ()
 
     @property
     def code(self) -> int:
-        bad = {Standing.FAULT, Standing.OPEN}
-        return FAULT if bad & {one.standing for one in self.grades.scored} else DONE
+        bad = any(one.fault or one.standing is Standing.OPEN for one in self.grades.scored)
+        return FAULT if bad or self.unofficial else DONE
 
 
 def settings_of(options: Options, manifest: Manifest) -> conduct.Settings:
@@ -206,8 +208,10 @@ def run(
         fell = statistics.falls(before, after) if todo else []
         files.replace_if_other(store.out / page.NAME, page.render(decided, manifest, fell, found))
         similarity.write(store.out, after)
-    live.summary(console, decided, store.out, moves)
-    return Result(decided, tuple(moves))
+    unofficial = [one for one in after if one.record and not one.record.official]
+    short = tuple(unofficial) if options.official else ()
+    live.summary(console, decided, store.out, moves, short)
+    return Result(decided, tuple(moves), short)
 
 
 @dataclass(frozen=True)
@@ -227,8 +231,11 @@ class _Standing:
         ]
 
 
-def _log_decisions(store: Store, decided: ClassGrades, moves: Iterable[movement.Move]) -> None:
-    """Into log.jsonl: overrides and adjustments when they change, and every grade that moves."""
+def _log_decisions(store: Store, decided: ClassGrades, moves: Sequence[movement.Move]) -> None:
+    """Into log.jsonl: overrides and adjustments when they change, and every grade that moves.
+
+    One that would move, and is kept, is found by every run; it is logged once.
+    """
     overrides = {
         one.override.check: one.override
         for scored in decided.scored
@@ -241,6 +248,9 @@ def _log_decisions(store: Store, decided: ClassGrades, moves: Iterable[movement.
         if store.noted(what) != told:
             store.log(what, applied=told)
             store.note(what, told)
+    kept = store.noted("kept")
+    store.note("kept", [str(move) for move in moves if move.kept])
     for move in moves:
-        points = {"from": float(move.before), "to": float(move.after), "taken": not move.kept}
-        store.log("grade moves", submission=move.name, why=move.why, **points)
+        if str(move) not in kept:
+            points = {"from": float(move.before), "to": float(move.after), "taken": not move.kept}
+            store.log("grade moves", submission=move.name, why=move.why, **points)

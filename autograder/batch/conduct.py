@@ -17,6 +17,7 @@ from autograder.batch import scoring
 from autograder.batch.executor import Ended, Executor
 from autograder.batch.needs import Needs
 from autograder.batch.people import Entry
+from autograder.batch.scoring import Scored, Standing
 from autograder.batch.sources import Class, NoSubmissions
 from autograder.batch.store import Place, Status, Store, Task
 from autograder.inputs import Secret
@@ -58,9 +59,9 @@ class Settings:
 class Asked:
     """What somebody asks of this run.
 
-    only: names of entries or ids of students; empty: everybody. failed: what had been given up is
-    tried again. regrade: problems or checks that are run again, whatever is done. lower: a new
-    grade counts even where the earlier one is higher.
+    only: names of entries or ids of students; empty: everybody. failed: what had been given up, or
+    could not be judged, is tried again. regrade: problems or checks that are run again, whatever is
+    done. lower: a new grade counts even where the earlier one is higher.
     """
 
     only: tuple[str, ...] = ()
@@ -152,10 +153,11 @@ def _planned(store: Store, settings: Settings, entry: Entry, asked: Asked, reque
     base = ""
     if request:
         begun = [place for place in ours if place.requested() == request]
-        done = None if begun else _latest_done(earlier, digest)
-        ours, base = (begun, "") if begun or not done else ([], done.key)
-    if ours:
-        _as_asked(ours[-1], asked)
+        rivals = scoring.of_a_kind(earlier, digest, settings.backend, settings.seed)
+        counts = None if begun else scoring.counting(entry, rivals, settings.manifest)
+        ours, base = begun, counts.place.key if counts and _will_do(counts.place, settings) else ""
+    if ours and _will_do(ours[-1], settings):
+        _as_asked(scoring.score(entry, ours[-1], settings.manifest), asked)
         return ours[-1]
     task = Task(
         entry.name,
@@ -164,7 +166,7 @@ def _planned(store: Store, settings: Settings, entry: Entry, asked: Asked, reque
         unusable,
         submission.source,
         tuple((item.name, item.why) for item in submission.ignored),
-        {problem.id: str(problem.points) for problem in settings.manifest.problems},
+        {problem.id: str(problem.points or 1) for problem in settings.manifest.problems},
         settings.grader,
         settings.secret.fingerprint,
         settings.seed,
@@ -198,19 +200,21 @@ def _taken(path: Path, manifest: Manifest) -> tuple[Submission, str]:
         raise NoSubmissions(str(error)) from None
 
 
-def _latest_done(earlier: Sequence[Place], digest: str) -> Place | None:
-    """The last grading of this submission that is done, under whatever grader."""
-    for place in reversed(earlier):
-        task = place.task()
-        if task and task.digest == digest and place.state().status is Status.DONE:
-            return place
-    return None
+def _will_do(place: Place, settings: Settings) -> bool:
+    """Whether it is official, or will be, if that is asked for."""
+    task = place.task()
+    if not settings.official or (task and task.official):
+        return True
+    record = scoring.read(place) if place.state().status is Status.DONE else None
+    return record is not None and record.official
 
 
-def _as_asked(place: Place, asked: Asked) -> None:
-    state = place.state()
+def _as_asked(scored: Scored, asked: Asked) -> None:
+    place, state = scored.place, scored.state
     if asked.failed and state.given_up:
         _update(place, forgiven=len(state.faults))
+    if asked.failed and scored.standing is Standing.OPEN:
+        _update(place, status=Status.WAITING, forgiven=len(state.faults))
     if state.status is Status.DONE and scoring.read(place) is None:
         _update(place, status=Status.WAITING)  # its record is damaged
 

@@ -19,11 +19,11 @@ from autograder.backend import BackendName
 from autograder.batch import records
 from autograder.batch.files import replace
 from autograder.batch.store import TIMELINES, TIMES, Place, Task
-from autograder.batch.worker import NOT_JUDGED, interruptible, serve, work
+from autograder.batch.worker import interruptible, serve, work
 from autograder.confine import process
 from autograder.confine.modes import Isolation, choose
 from autograder.flags import suspicions
-from autograder.grade import Grade, Row
+from autograder.grade import NOT_JUDGED, Grade, Row
 from autograder.grading import Grading
 from autograder.inputs import secret_of
 from autograder.intake import Ignored
@@ -72,6 +72,7 @@ def grade(task: Task, place: Place) -> Grade:
         unusable=task.unusable,
         budget=task.budget,
         only=only,
+        judged=[row.check_id for row in base.rows] if base else None,
         confinement=confinement,
         backend=backend,
         turns=turns,
@@ -109,7 +110,7 @@ def _base(task: Task, place: Place) -> Grade | None:
     """What was graded before, and is kept but for what is run now."""
     if _still_to_be_judged(place):
         return _read(place)
-    return _read(Place(place.path.parent / task.base)) if task.base else None
+    return _read(place.beside(task.base)) if task.base else None
 
 
 def _read(place: Place) -> Grade:

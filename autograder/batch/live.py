@@ -121,17 +121,30 @@ class Watch:
         return statistics.falls(self._scored[:-_LATEST], self._scored[-_LATEST:])
 
 
-def summary(console: Console, grades: ClassGrades, out: Path, moves: Sequence[Move]) -> None:
-    """What came of it: counts, what needs somebody, where the files are."""
+def summary(
+    console: Console,
+    grades: ClassGrades,
+    out: Path,
+    moves: Sequence[Move],
+    unofficial: Iterable[Scored],
+) -> None:
+    """What came of it: counts, what needs somebody, where the files are.
+
+    unofficial: grades that ought to be official and are not.
+    """
     standings = [one.standing for one in grades.scored]
     counts = [f"{standings.count(one)} {one.value}" for one in Standing if one in standings]
     submissions = f"{len(standings)} submission{'s' if len(standings) != 1 else ''}"
     console.print(Text(f"{submissions}: {', '.join(counts)}."))
     for one in grades.scored:
-        if one.standing is Standing.FAULT:
-            last = one.state.faults[-1].text.strip().splitlines() or [""]
-            said = safe_line(last[-1], 200)
-            console.print(Text(f"  {one.entry.name}: the grader failed: {said}", style="magenta"))
+        if one.fault:
+            what = "grading it again" if one.regrade_failed else "the grader"
+            last = one.fault.text.strip().splitlines() or [""]
+            said = f"  {one.entry.name}: {what} failed: {safe_line(last[-1], 200)}"
+            console.print(Text(said, style="magenta"))
+    for one in unofficial:
+        why = "; ".join(one.record.unofficial_because) if one.record else ""
+        console.print(Text(f"  {one.entry.name}: not official: {why}", style="magenta"))
     applied = {one.override: None for scored in grades.scored for one in scored.checks}
     for override in filter(None, applied):
         how = "counts in full" if override.count == "full" else "is dropped"
@@ -154,7 +167,7 @@ def show_moves(console: Console, moves: Sequence[Move]) -> None:
     for name in ("Submission", "From", "To", "Why"):
         table.add_column(name, overflow="fold")
     for move in moves:
-        to = points_text(move.after) + (" (not taken: lower)" if move.kept else "")
+        to = points_text(move.after) + (f" (not taken: {move.kept})" if move.kept else "")
         style = "red" if move.after < move.before else ""
         table.add_row(
             Text(safe_line(move.name)), points_text(move.before), Text(to, style), Text(move.why)

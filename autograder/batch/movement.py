@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autograder.batch.people import Entry
 from autograder.batch.scoring import Scored, score, standing_grading, total
-from autograder.batch.store import Place, Status, Store
+from autograder.batch.store import Status, Store
 from autograder.grade import points_text
 from autograder.manifest import Manifest
 from autograder.record import NoGrade
@@ -25,13 +25,13 @@ class NothingToCompare(ValueError):
 
 @dataclass(frozen=True)
 class Move:
-    """One grade that moves. kept: it would, but the lower one is not taken."""
+    """One grade that moves. kept: it would, but the newer one is not taken; what that one is."""
 
     name: str
     before: Fraction
     after: Fraction
     why: str
-    kept: bool = False
+    kept: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ def of_regrade(before: Iterable[Scored], after: Iterable[Scored], manifest: Mani
             continue
         was, now = points_of(earlier), points_of(one)
         if one.kept_over:
-            lower = score(one.entry, Place(one.place.path.parent / one.kept_over), manifest)
-            now = points_of(lower)
-            found.append(Move(one.entry.name, was.total, now.total, why(was, now), kept=True))
+            now = points_of(score(one.entry, one.place.beside(one.kept_over), manifest))
+            move = Move(one.entry.name, was.total, now.total, why(was, now), one.kept_because)
+            found.append(move)
         elif was.total != now.total:
             found.append(Move(one.entry.name, was.total, now.total, why(was, now)))
     return found

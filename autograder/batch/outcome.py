@@ -114,6 +114,7 @@ def as_record(final: Final) -> dict[str, Any]:
         "submissions": len(final.attempts),
         "grading": scored.place.key,
         "kept_over": scored.kept_over,
+        "regrade_failed": scored.regrade_failed,
         "official": scored.record.official if scored.record else None,
         "flags": list(scored.record.flags) if scored.record else [],
         "problems": {id: _number(earned) for id, (earned, _) in scored.by_problem.items()},

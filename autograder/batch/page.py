@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import statistics as mean_and_median
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -50,10 +50,11 @@ def render(grades: ClassGrades, manifest: Manifest, fell: Sequence[Fall], found:
         cards=_cards(grades),
         bars=_bars(finals),
         tries=RETRIES + 1,
-        faults=[_fault(one) for one in grades.scored if one.standing is Standing.FAULT],
+        faults=_faults([one for one in grades.scored if not one.regrade_failed]),
+        regrades=_faults([one for one in grades.scored if one.regrade_failed]),
         open=[_open(one) for one in grades.scored if one.standing is Standing.OPEN],
         unusable=[one for one in grades.scored if one.standing is Standing.UNUSABLE],
-        kept=[one.entry.name for one in grades.scored if one.kept_over],
+        kept=[one for one in grades.scored if one.kept_over],
         fell=[
             {"check": one.check, "before": f"{one.before:.0%}", "after": f"{one.after:.0%}"}
             for one in fell
@@ -135,9 +136,12 @@ def _bars(finals: Sequence[Final]) -> dict[str, Any] | None:
     }
 
 
-def _fault(scored: Scored) -> dict[str, str]:
-    last = scored.state.faults[-1]
-    return {"name": scored.entry.name, "host": last.host, "at": last.at, "text": last.text}
+def _faults(scored: Iterable[Scored]) -> list[dict[str, str]]:
+    return [
+        {"name": one.entry.name, "host": last.host, "at": last.at, "text": last.text}
+        for one in scored
+        if (last := one.fault)
+    ]
 
 
 def _open(scored: Scored) -> dict[str, str]:

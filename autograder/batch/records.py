@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
 
 from autograder.grade import About, Grade, Outcome, Row
 from autograder.intake import Ignored
@@ -62,15 +61,28 @@ def merged(base: Grade, new: Grade, ran: Callable[[Row], bool]) -> Grade:
     """`new`, with the rows of `base` in place of those that were not run this time."""
     old = {row.check_id: row for row in base.rows}
     rows = [
-        row if ran(row) or row.check_id not in old else replace(old[row.check_id], **_planned(row))
+        row if ran(row) or row.check_id not in old else _kept(old[row.check_id], row)
         for row in new.rows
     ]
     return of_rows(new.problems, rows, new.about)
 
 
-def _planned(row: Row) -> dict[str, Any]:
-    """What is fixed before anything runs, of which the newer grader knows better."""
-    return {"number": row.number, "title": row.title, "kind": row.kind, "rerun": row.rerun}
+def _kept(old: Row, planned: Row) -> Row:
+    """A row's result, under what is fixed before anything runs: the newer grader knows better.
+
+    It earns the same part of what the course gives for it now; of a check that was worth nothing
+    only the outcome is known.
+    """
+    part = old.score / old.points if old.points else Fraction(old.outcome is Outcome.PASSED)
+    return replace(
+        old,
+        number=planned.number,
+        title=planned.title,
+        kind=planned.kind,
+        rerun=planned.rerun,
+        points=planned.points,
+        score=part * planned.points,
+    )
 
 
 def _row(check: Check, timeline: str) -> Row:

@@ -52,7 +52,10 @@ class Replayed:
 
     @property
     def changed(self) -> bool:
-        return (self.before.outcome, self.before.score) != (self.now.outcome, self.now.score)
+        before, now = self.before, self.now
+        # By parts, since the course may give other points now.
+        same = before.score * now.points == now.score * before.points
+        return before.outcome is not now.outcome or not same
 
 
 def replay(
@@ -66,13 +69,16 @@ def replay(
 ) -> Replayed:
     """Runs the check again.
 
-    path: a grade.json, or the folder that it is in. submission: what was handed in, where it was
-        not stored. seed: the one that the submission was graded with, if any.
+    path: a grade.json, or the folder that it is in; of a batch, a student's among the staff's. What
+        was graded counts there, not what an override makes of it. submission: what was handed in,
+        where it was not stored. seed: the one that the submission was graded with, if any.
 
     Raises:
         CannotReplay: there is no such check, or submission, or its inputs would be others.
     """
     file = path / RECORD if path.is_dir() else path
+    graded = file.parent / GRADING / RECORD
+    file = graded if graded.exists() else file
     try:
         record = read_record(file)
     except NoGrade as error:
@@ -92,7 +98,7 @@ def replay(
         )
     backend = find(BackendName(record.grading.backend or "gloo"))
     about = circumstances.about(manifest, secret, [before.check_id], choose(isolation), backend)
-    graded = Grading(
+    again = Grading(
         manifest.on_gpus() if backend.on_gpus else manifest,
         _files(file, record, manifest, submission),
         module_files(REFERENCE),
@@ -103,7 +109,7 @@ def replay(
         backend=backend,
         turns=Turns(),
     ).run()
-    now = next(row for row in graded.rows if row.check_id == before.check_id)
+    now = next(row for row in again.rows if row.check_id == before.check_id)
     same = about.versions["grader"] == record.grading.versions.get("grader")
     return Replayed(before, now, same)
 
@@ -117,9 +123,9 @@ def _files(
         if taken.digest != record.submission.digest:
             raise CannotReplay(f"{submission} is not the submission that was graded.")
         return taken.files
-    for folder in (file.parent / SUBMISSION, file.parent / GRADING / SUBMISSION):
-        if folder.is_dir():
-            return {one.name: one.read_bytes() for one in sorted(folder.iterdir())}
+    folder = file.parent / SUBMISSION
+    if folder.is_dir():
+        return {one.name: one.read_bytes() for one in sorted(folder.iterdir())}
     raise CannotReplay(
         "The submission does not lie beside this grade, as it does after `autograder batch`. "
         "Name it with --submission."
@@ -147,13 +153,17 @@ def explanation(replayed: Replayed) -> str:
 
 def _result(replayed: Replayed) -> str:
     now, before = replayed.now, replayed.before
-    earned = f"{now.outcome.value}, {points_text(now.score)} of {points_text(now.points)} points"
+    earned = _earned(now)
     again = "This check was run again on the work that was handed in, with the same inputs"
     again += "." if replayed.same_grader else ", by a newer version of the grader."
     if replayed.changed:
-        then = f"{before.outcome.value}, {points_text(before.score)} points"
+        then = _earned(before)
         return f"{again} It came out otherwise: {earned}. When it was graded: {then}."
     return f"{again} It came out the same: {earned}."
+
+
+def _earned(row: Row) -> str:
+    return f"{row.outcome.value}, {points_text(row.score)} of {points_text(row.points)} points"
 
 
 def command(

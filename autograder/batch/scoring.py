@@ -7,7 +7,7 @@ as it was made, so every decision can be taken back.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -19,14 +19,12 @@ import msgspec
 from autograder import policy
 from autograder.batch.adjustments import Adjustment
 from autograder.batch.people import Entry, Student
-from autograder.batch.store import Place, State, Status
-from autograder.grade import Outcome
+from autograder.batch.store import Fault, Place, State, Status
+from autograder.grade import NOT_JUDGED
 from autograder.manifest import Manifest, Override
 from autograder.policy import Decision, HandedIn
 from autograder.record import Check, NoGrade, Record
 from autograder.record import read as read_record
-
-NOT_JUDGED = (Outcome.GRADER_FAULT, Outcome.TOO_NOISY)
 
 
 class Standing(StrEnum):
@@ -97,7 +95,12 @@ class Scored:
     open: Fraction = Fraction(0)
     unusable: bool = False
     kept_over: str = ""
-    """The key of a newer grading that would have lowered it, and was not taken."""
+    """The key of a newer grading that was not taken."""
+    kept_because: str = ""
+    """What the newer one is, short of this one."""
+    regrade_failed: str = ""
+    """The key of the newer grading that was asked for, where the grader has failed on it or on
+    some of its checks."""
 
     @functools.cached_property
     def standing(self) -> Standing:
@@ -107,6 +110,13 @@ class Scored:
         if any(not one.judged and one.points for one in self.checks):
             return Standing.OPEN
         return Standing.UNUSABLE if self.unusable else Standing.FINAL
+
+    @property
+    def fault(self) -> Fault | None:
+        """The last fault of what was asked for and given up; None where nothing was."""
+        if self.regrade_failed:
+            return self.place.beside(self.regrade_failed).state().faults[-1]
+        return self.state.faults[-1] if self.standing is Standing.FAULT else None
 
     @functools.cached_property
     def by_problem(self) -> dict[str, tuple[Fraction, Fraction]]:
@@ -125,7 +135,7 @@ def score(entry: Entry, place: Place, manifest: Manifest) -> Scored:
     state, task = place.state(), place.task()
     record = read(place) if state.status is Status.DONE else None
     scored = Scored(entry, place, state, unusable=bool(task and task.unusable))
-    if record is None:
+    if record is None or not _can_be_weighed(record, manifest):
         return scored
     status = place.record.stat()
     raw, checks = _counted(
@@ -166,16 +176,24 @@ def _weighed(record: Record, manifest: Manifest) -> list[Counted]:
     now = {problem.id: problem.points for problem in manifest.problems}
     graded = {problem.id: problem.points.of for problem in record.problems}
     factors = {
-        id: now[id] / points for id, points in graded.items() if id in now and now[id] != points
+        id: now[id] / points
+        for id, points in graded.items()
+        if points and id in now and now[id] != points
     }
     weighed = []
     for result in record.checks:
         if result.problem in now:
             points, score = result.points.of, result.score.of
-            if factor := factors.get(result.problem):
+            if (factor := factors.get(result.problem)) is not None:
                 points, score = factor * points, factor * score
             weighed.append(Counted(result, points, score))
     return weighed
+
+
+def _can_be_weighed(record: Record, manifest: Manifest) -> bool:
+    """Whether what is worth points now was worth some then: else no check's part is known."""
+    now = {problem.id: problem.points for problem in manifest.problems}
+    return all(problem.points.of or not now.get(problem.id) for problem in record.problems)
 
 
 def _overridden(
@@ -198,29 +216,59 @@ def _overridden(
             yield one
 
 
+def of_a_kind(places: Iterable[Place], digest: str, backend: str, seed: int | None) -> list[Place]:
+    """The gradings of a submission that are of the same: its inputs, and what they ran on."""
+    kind = (digest, backend, seed)
+    tasks = [(place, place.task()) for place in places]
+    return [one for one, task in tasks if task and (task.digest, task.backend, task.seed) == kind]
+
+
+def counting(entry: Entry, places: Iterable[Place], manifest: Manifest) -> Scored | None:
+    """Of gradings of a kind, the oldest first: the newest, unless an earlier one stands against it.
+
+    None where none is done.
+    """
+    current: Scored | None = None
+    for place in places:
+        newer = score(entry, place, manifest)
+        if newer.record is None:
+            continue
+        why = _why_kept(current, newer) if current else ""
+        if current and why:
+            current = replace(current, kept_over=place.key, kept_because=why)
+        else:
+            current = newer
+    return current
+
+
+def _why_kept(current: Scored, newer: Scored) -> str:
+    """What a newer grading is, so that it does not replace the one that counts; "" if it does."""
+    if newer.state.may_lower or not current.record or not newer.record:
+        return ""
+    if newer.record.official != current.record.official:
+        return "" if newer.record.official else "not official"
+    if newer.open and not current.open:
+        return Standing.OPEN
+    return "lower" if newer.points < current.points else ""
+
+
 def standing_grading(
     entry: Entry, places: Sequence[Place], planned: Place, manifest: Manifest
 ) -> Scored:
-    """The grading of a submission that counts: the newest, unless it would lower the grade.
+    """The grading of a submission that counts, of those that are of a kind with `planned`.
 
     places: all gradings of the entry, the oldest first. planned: the one that this run is about,
         which may not be done yet.
     """
     task = planned.task()
-    digest = task.digest if task else ""
-    current: Scored | None = None
-    for place in places:
-        other = place.task()
-        if other is None or other.digest != digest or place.state().status is not Status.DONE:
-            continue
-        newer = score(entry, place, manifest)
-        if newer.record is None:
-            continue
-        if current is None or newer.state.may_lower or newer.points >= current.points:
-            current = newer
-        else:
-            current = replace(current, kept_over=place.key)
-    return current or score(entry, planned, manifest)
+    rivals = of_a_kind(places, task.digest, task.backend, task.seed) if task else []
+    current = counting(entry, rivals, manifest)
+    if current is None:
+        return score(entry, planned, manifest)
+    in_part = current.kept_because == Standing.OPEN and current.kept_over == planned.key
+    if in_part or planned.state().given_up:
+        current = replace(current, regrade_failed=planned.key)
+    return current
 
 
 # --- One student ----------------------------------------------------------------------------------
@@ -326,8 +374,3 @@ def _decided(
         return Decision()
     due = course.due + extension if course.due else None
     return policy.apply(course.policy, HandedIn(when, due, tuple(earlier)))
-
-
-def overridden(scored: Scored) -> Mapping[str, Counted]:
-    """The checks that an override changed, by id."""
-    return {one.result.id: one for one in scored.checks if one.override is not None}

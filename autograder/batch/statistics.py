@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from autograder.batch.scoring import NOT_JUDGED, Final, Scored
-from autograder.grade import Outcome
+from autograder.batch.scoring import Final, Scored
+from autograder.grade import NOT_JUDGED, Outcome
 from autograder.record import Check
 
 FEW = 5  # of so many results at least a pass rate says something
@@ -20,8 +20,8 @@ FELL = 0.25  # by so much at least, it is told
 class OfCheck:
     """A check, over a class.
 
-    outcomes: how often each. seconds: of those that ran. earned: the part of its points, summed.
-    causes: how often each likely cause was named.
+    outcomes: how often each. seconds: of those that ran. causes: how often each likely cause was
+    named.
     """
 
     result: Check
@@ -29,7 +29,6 @@ class OfCheck:
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
     causes: Counter[str] = field(default_factory=Counter)
-    earned: Fraction = Fraction(0)
     overridden: str = ""
 
     @property
@@ -78,7 +77,6 @@ def of_checks(scored: Iterable[Scored]) -> dict[str, OfCheck]:
             if check is None:
                 check = found[result.id] = OfCheck(result, counted.points)
             check.outcomes[result.outcome] += 1
-            check.earned += counted.score
             check.causes.update(result.causes)
             if result.seconds is not None and result.outcome not in _NOT_RUN:
                 check.seconds.append(result.seconds)

@@ -57,7 +57,8 @@ class Task(msgspec.Struct, frozen=True):
     """What is to be graded, and how.
 
     name: the entry's. digest: of the submission. unusable: why nothing in it can be graded.
-    problems: their points by id, as the course counts them. grader: the version's digest.
+    problems: their points by id, as the course counts them; 1 for what it gives nothing for, since
+    of no points none could be given later. grader: the version's digest.
     secret: its fingerprint. seed: of known inputs instead. image: what it runs in, as it was named.
     only: the checks (or problems) that are run; empty: all. base: the grading whose other results
     are kept then, a directory beside this one. request: what asked for that, see `Store.request`.
@@ -134,6 +135,10 @@ class Place:
     @property
     def key(self) -> str:
         return self.path.name
+
+    def beside(self, key: str) -> Place:
+        """Another grading of the same submission."""
+        return Place(self.path.parent / key)
 
     @property
     def record(self) -> Path:

@@ -21,11 +21,10 @@ from autograder import report
 from autograder.batch.files import replace
 from autograder.batch.store import RETRIES, TIMELINES, Place, State, Status, Task, now
 from autograder.confine import kernel
-from autograder.grade import Grade, Outcome
+from autograder.grade import NOT_JUDGED, Grade
 
 ELSEWHERE = "elsewhere"  # another worker is at it
 PARENT = "AUTOGRADER_BATCH"  # in a worker's environment: the process that it serves
-NOT_JUDGED = (Outcome.GRADER_FAULT, Outcome.TOO_NOISY)
 GradeOne = Callable[[Task, Place], Grade]
 
 

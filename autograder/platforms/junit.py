@@ -10,11 +10,10 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-from autograder.grade import Outcome, points_text
+from autograder.grade import NOT_JUDGED, Outcome, points_text
 from autograder.record import Check, Record
 
 _SKIPPED = (Outcome.NOT_RUN, Outcome.BLOCKED, Outcome.NEEDS_HARDWARE)
-_ERRORS = (Outcome.GRADER_FAULT, Outcome.TOO_NOISY)
 # XML 1.0 has no place for these, not even escaped.
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -46,7 +45,7 @@ def _kind(check: Check) -> str:
         return ""
     if check.outcome in _SKIPPED:
         return "skipped"
-    return "error" if check.outcome in _ERRORS else "failure"
+    return "error" if check.outcome in NOT_JUDGED else "failure"
 
 
 def _add(suite: ET.Element, check: Check) -> None:

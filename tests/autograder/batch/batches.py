@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,11 @@ TWO = small_manifest("broadcast", "scatter_gather")
 FAKE = (sys.executable, "-m", "tests.autograder.batch.fake")
 
 
-def settings(manifest: Manifest = TWO, grader: str = "1" * 16, **more: Any) -> conduct.Settings:
+def settings(
+    manifest: Manifest = TWO, grader: str = "1" * 16, seed: int = 1, **more: Any
+) -> conduct.Settings:
     needs = needs_of(manifest.problems, gpus=0)
-    return conduct.Settings(manifest, grader, known_secret(1), needs, seed=1, **more)
+    return conduct.Settings(manifest, grader, known_secret(seed), needs, seed=seed, **more)
 
 
 def with_course(manifest: Manifest = TWO, **changes: Any) -> Manifest:
@@ -52,12 +54,19 @@ class Batch:
     def submit(self, name: str, **does: Any) -> None:
         fake.submission(self.path / name, **does)
 
-    def run(self, manifest: Manifest = TWO, grader: str = "1" * 16, **asked: Any) -> Result:
-        """Grades with the fake grader, in worker processes."""
+    def run(
+        self,
+        manifest: Manifest = TWO,
+        grader: str = "1" * 16,
+        how: Mapping[str, Any] | None = None,
+        **asked: Any,
+    ) -> Result:
+        """Grades with the fake grader, in worker processes. how: other settings than usual."""
         text = io.StringIO()
-        options = Options(self.path, self.out, conduct.Asked(**asked), seed=1)
-        ours = settings(manifest, grader, backend=self.backend)
-        result = run(Console(file=text, width=200), options, ours, self.executor)
+        more = {"seed": 1, "backend": self.backend, **(how or {})}
+        options = Options(self.path, self.out, conduct.Asked(**asked), **more)
+        used = settings(manifest, grader, **more)
+        result = run(Console(file=text, width=200), options, used, self.executor)
         self.shown = text.getvalue()
         return result
 

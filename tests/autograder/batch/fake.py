@@ -5,8 +5,11 @@ A submission's collectives.py says in its first line, as JSON in a comment, what
     score       the part of the points that every check earns; or by check
     seconds     how long each check takes
     faults      how many attempts raise
+    faults_with which versions of the grader always raise
     dies        how many attempts end with the process
+    unofficial  which versions of the grader are not official, unless that is asked for
     open        checks that cannot be judged, and in how many attempts
+    open_with   checks that cannot be judged, by version of the grader
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from autograder import report
 from autograder.batch import records
@@ -38,9 +43,9 @@ def grade(task: Task, place: Place) -> Grade:
     does = _does(place)
     if attempt <= does.get("dies", 0):
         os._exit(9)
-    if attempt <= does.get("faults", 0):
+    if attempt <= does.get("faults", 0) or task.grader in does.get("faults_with", ()):
         raise RuntimeError("the fake grader was asked to fail")
-    graded = planned(task)
+    graded = planned(task, does)
     only = list(task.only) or [row.check_id for row in graded.rows]
     for row in graded.rows:
         if row.check_id in only or row.problem_id in only:
@@ -53,9 +58,13 @@ def grade(task: Task, place: Place) -> Grade:
     return records.merged(base, graded, lambda row: row.check_id in only or row.problem_id in only)
 
 
-def planned(task: Task) -> Grade:
+def planned(task: Task, does: Mapping[str, Any]) -> Grade:
     """Two checks for every problem, none of them run."""
-    problems = [one for one in load_problems(REFERENCE).problems if one.id in task.problems]
+    problems = [
+        msgspec.structs.replace(one, points=Fraction(task.problems[one.id]))
+        for one in load_problems(REFERENCE).problems
+        if one.id in task.problems
+    ]
     rows = [
         Row(
             f"{one.id}/{name}",
@@ -77,6 +86,8 @@ def planned(task: Task) -> Grade:
         secret_fingerprint=task.secret,
     )
     about.seconds = 1.0
+    if task.grader in does.get("unofficial", ()) and not task.official:
+        about.unofficial.append("the fake grader was asked for that")
     about.notices += [task.unusable] if task.unusable else []
     return Grade(problems, rows, about)
 
@@ -85,7 +96,9 @@ def _record(graded: Grade, row: Row, does: Mapping[str, Any], attempt: int, task
     if task.unusable:
         graded.record(row.check_id, Outcome.BLOCKED, message=task.unusable)
         return
-    if attempt <= does.get("open", {}).get(row.check_id, 0):
+    if attempt <= does.get("open", {}).get(row.check_id, 0) or (
+        row.check_id in does.get("open_with", {}).get(task.grader, ())
+    ):
         graded.record(row.check_id, Outcome.GRADER_FAULT, staff="the fake grader cannot tell")
         return
     score = does.get("score", 1)

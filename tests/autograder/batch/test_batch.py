@@ -87,6 +87,15 @@ def test_only_what_could_not_be_judged_is_open_and_has_no_final(batch: Batch) ->
     assert batch.attempts("anna") == [3]
 
 
+def test_what_could_not_be_judged_is_tried_again_when_somebody_asks(batch: Batch) -> None:
+    batch.submit("anna", open={"broadcast/first": 3})
+    batch.submit("bert")
+    assert batch.run().code == 3
+    assert batch.run(failed=True).code == 0
+    assert batch.finals() == {"anna": "4.0", "bert": "4.0"}
+    assert (batch.attempts("anna"), batch.attempts("bert")) == ([4], [1])
+
+
 def test_a_worker_that_hangs_is_replaced(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     batch.submit("anna", seconds=60)
     batch.submit("bert")

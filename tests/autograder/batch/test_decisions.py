@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,7 +19,8 @@ from autograder import merge
 from autograder.batch import commands
 from autograder.batch.adjustments import BadAdjustments
 from autograder.batch.conduct import UnknownName
-from autograder.manifest import Override
+from autograder.batch.store import Task
+from autograder.manifest import Override, Problem
 from autograder.policy import Counts, Lateness, Policy, RateLimit
 from autograder.record import read
 
@@ -106,10 +108,38 @@ def test_an_override_that_meets_nothing_is_said(batch: Batch) -> None:
 def test_other_weights_count_without_running_anything(batch: Batch) -> None:
     batch.submit("anna", score={"broadcast/first": 0})
     batch.run()
-    heavier = [msgspec.structs.replace(one, points=2 * one.points) for one in TWO.problems]
-    batch.run(replace(TWO, problems=tuple(heavier)))
+    batch.run(replace(TWO, problems=tuple(weighing(2))))
     assert batch.finals() == {"anna": "6.0"}
     assert batch.attempts("anna") == [1]
+
+
+def test_what_was_worth_nothing_when_it_was_graded_can_be_given_points(batch: Batch) -> None:
+    batch.submit("anna", score={"broadcast/first": "1/2"})
+    nothing = replace(TWO, problems=tuple(weighing(0)))
+    assert batch.run(nothing).code == 0
+    assert batch.finals() == {"anna": "0.0"}
+    assert batch.rows()["anna"]["out_of"] == "0.0"
+    batch.run()
+    assert batch.finals() == {"anna": "3.5"}
+    batch.run(nothing)
+    assert batch.finals() == {"anna": "0.0"}
+    assert batch.attempts("anna") == [1]
+
+
+def test_a_record_of_no_points_is_as_good_as_none_once_there_are_points(batch: Batch) -> None:
+    batch.submit("anna")
+    batch.run()
+    (place,) = batch.store.of("anna")
+    text = re.sub(r'"exact": "[^"]*"', '"exact": "0"', place.record.read_text())
+    place.record.write_text(text)
+    batch.run()
+    assert (batch.rows()["anna"]["standing"], batch.finals()["anna"]) == ("not graded yet", "")
+    batch.run(grader=NEW)
+    assert batch.finals() == {"anna": "4.0"}
+
+
+def weighing(factor: int) -> list[Problem]:
+    return [msgspec.structs.replace(one, points=factor * one.points) for one in TWO.problems]
 
 
 # --- Lateness, and which submission counts --------------------------------------------------------
@@ -273,6 +303,13 @@ def test_adjustments_that_cannot_be_read_are_a_sentence(
 OLD, NEW = "1" * 16, "2" * 16
 
 
+def last_task(batch: Batch) -> Task:
+    """What the last grading of anna's was to do."""
+    task = batch.store.of("anna")[-1].task()
+    assert task is not None
+    return task
+
+
 def test_a_newer_grader_raises_grades_and_lowers_none_unless_told(batch: Batch) -> None:
     batch.submit("anna", **{"with": {OLD: "1/2", NEW: 1}})
     batch.submit("bert", **{"with": {OLD: 1, NEW: "1/2"}})
@@ -280,13 +317,15 @@ def test_a_newer_grader_raises_grades_and_lowers_none_unless_told(batch: Batch) 
     result = batch.run(grader=NEW)
     assert batch.finals() == {"anna": "4.0", "bert": "4.0"}
     moves = [(one.name, float(one.before), float(one.after), one.kept) for one in result.moves]
-    assert moves == [("anna", 2.0, 4.0, False), ("bert", 4.0, 2.0, True)]
+    assert moves == [("anna", 2.0, 4.0, ""), ("bert", 4.0, 2.0, "lower")]
     assert "broadcast/first partial -> passed (+0.5)" in result.moves[0].why
     assert "not taken" in batch.shown
     assert batch.run(grader=NEW).moves == result.moves[1:]
+    logged = [(one["submission"], one["taken"]) for one in batch.log()]
+    assert logged == [("anna", True), ("bert", False)], "once, however often it is told"
     lowered = batch.run(grader=NEW, lower=True)
     assert batch.finals() == {"anna": "4.0", "bert": "2.0"}
-    assert [(move.name, move.kept) for move in lowered.moves] == [("bert", False)]
+    assert [(move.name, move.kept) for move in lowered.moves] == [("bert", "")]
     batch.run(grader=NEW)
     assert batch.finals() == {"anna": "4.0", "bert": "2.0"}, "once told, it stays told"
     assert batch.attempts("bert") == [1, 1]
@@ -300,6 +339,95 @@ def test_a_problem_is_graded_again_and_the_others_stay(batch: Batch) -> None:
     assert (row["broadcast"], row["scatter_gather"]) == ("2.0", "1.0")
     batch.run(grader=NEW, regrade=("1.2",))
     assert batch.attempts("anna") == [1, 1, 1], "asked again, it is done again"
+
+
+def test_a_regrade_that_the_grader_fails_on_is_listed_and_the_grade_stays(batch: Batch) -> None:
+    batch.submit("anna", score="1/2", faults_with=[NEW])
+    batch.run(grader=OLD)
+    result = batch.run(grader=NEW)
+    assert result.code == 3
+    assert batch.finals() == {"anna": "2.0"}
+    assert "anna: grading it again failed: RuntimeError: the fake grader was asked" in batch.shown
+    page = (batch.out / "class.html").read_text()
+    assert "The grader failed when it graded these again" in page
+    assert "the fake grader was asked to fail" in page
+    (line,) = (batch.out / "grades.jsonl").read_text().splitlines()
+    assert json.loads(line)["regrade_failed"] == batch.store.of("anna")[-1].key
+    assert batch.run(grader=OLD).code == 0, "the version that is asked for has graded it"
+    batch.submit("anna", score="1/2")
+    assert batch.run(grader=NEW).code == 0
+
+
+@pytest.mark.parametrize("how", [{"backend": "nccl"}, {"seed": 2}])
+def test_gradings_of_another_kind_do_not_compete(batch: Batch, how: dict[str, object]) -> None:
+    batch.submit("anna", **{"with": {OLD: "1/2", NEW: 1}})
+    batch.run(grader=OLD)
+    assert batch.run(grader=NEW, how=how).moves == ()
+    assert batch.finals() == {"anna": "4.0"}
+    batch.run(grader=OLD)
+    assert batch.finals() == {"anna": "2.0"}
+    batch.run(grader="3" * 16, regrade=("broadcast",))
+    assert last_task(batch).base == batch.store.of("anna")[0].key
+
+
+def test_an_official_grade_stands_against_a_higher_one_that_is_not(batch: Batch) -> None:
+    batch.submit("anna", unofficial=[NEW], **{"with": {OLD: "1/2", NEW: 1}})
+    batch.submit("bert", unofficial=[OLD], **{"with": {OLD: 1, NEW: "1/2"}})
+    batch.run(grader=OLD)
+    moves = batch.run(grader=NEW).moves
+    assert batch.finals() == {"anna": "2.0", "bert": "2.0"}
+    assert [(move.name, move.kept) for move in moves] == [("anna", "not official"), ("bert", "")]
+    assert "not taken: not official" in batch.shown
+    assert "anna: not official" in (batch.out / "class.html").read_text()
+    batch.run(grader=NEW, lower=True)
+    assert batch.finals() == {"anna": "4.0", "bert": "2.0"}
+
+
+def test_a_regrade_keeps_the_results_of_the_grade_that_counts(batch: Batch) -> None:
+    batch.submit("anna", **{"with": {OLD: 1, NEW: "1/2"}})
+    batch.run(grader=OLD)
+    batch.run(grader=NEW)
+    batch.run(grader="3" * 16, regrade=("broadcast",))
+    assert batch.finals() == {"anna": "4.0"}
+    assert last_task(batch).base == batch.store.of("anna")[0].key
+
+
+def test_a_regrade_takes_no_final_grade_away(batch: Batch) -> None:
+    batch.submit("anna", score=1, open_with={NEW: ["broadcast/first"]})
+    batch.submit("bert", score={"broadcast/first": 0}, open_with={NEW: ["broadcast/first"]})
+    batch.run(grader=OLD)
+    result = batch.run(grader=NEW)
+    assert batch.finals() == {"anna": "4.0", "bert": "3.0"}
+    assert result.code == 3, "what was asked for could not be judged"
+    assert "anna: not all judged" in (batch.out / "class.html").read_text()
+    assert "bert: grading it again failed: the fake grader cannot tell" in batch.shown
+    assert "not taken: not all judged" in batch.shown
+    assert batch.run(grader=OLD).code == 0
+
+
+def test_a_lower_grade_is_for_the_staff_where_the_higher_one_is_not_all_judged(
+    batch: Batch,
+) -> None:
+    batch.submit("anna", open_with={OLD: ["broadcast/first"]}, **{"with": {OLD: 1, NEW: "1/2"}})
+    batch.run(grader=OLD)
+    (move,) = batch.run(grader=NEW).moves
+    assert (float(move.before), float(move.after), move.kept) == (3.0, 2.0, "lower")
+    assert batch.rows()["anna"]["standing"] == "not all judged"
+
+
+def test_what_is_not_official_is_graded_again_where_that_is_asked_for(batch: Batch) -> None:
+    batch.submit("anna", unofficial=[OLD], **{"with": {OLD: 1, NEW: "1/2"}})
+    batch.submit("bert", score="1/2")
+    assert batch.run(grader=OLD).code == 0
+    official = {"official": True}
+    result = batch.run(grader=OLD, how=official, only=("bert",))
+    assert result.code == 3
+    assert "anna: not official: the fake grader was asked for that" in batch.shown
+    assert batch.run(grader=OLD, how=official, regrade=("broadcast",)).code == 0
+    assert {row["official"] for row in batch.rows().values()} == {"True"}
+    assert last_task(batch).only == (), "what is kept would not be official"
+    assert batch.run(grader=OLD, how=official).code == 0
+    assert sum(batch.attempts("anna")) == 2
 
 
 def test_a_regrade_of_what_is_no_problem_is_refused(batch: Batch) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from autograder import report
@@ -16,6 +18,7 @@ from autograder.batch.store import TIMELINES, TIMES, Place, Status, Store
 from autograder.batch.worker import work
 from autograder.digest import grader_digest
 from autograder.grade import Grade, Outcome
+from autograder.manifest import Manifest
 from autograder.record import read as read_record
 from tests.autograder.submissions import reference_files, small_manifest
 
@@ -71,6 +74,50 @@ def test_after_a_fault_only_what_could_not_be_judged_is_run_again(tmp_path: Path
     again = {row.check_id: row for row in record_of(place).rows}
     assert again[broken].outcome is Outcome.PASSED
     assert {again[id].seconds for id in kept} == {1234.0}
+
+
+def regraded(place: Place, course: Manifest, what: str) -> Grade:
+    """The grade after this part of it was graded again, under a course that may be another."""
+    store, path = Store(place.path.parents[2]), place.path.parents[3] / "reference"
+    entry = Entry("reference", path, (Student("reference"),))
+    asked = conduct.Asked(regrade=(what,))
+    again = conduct.plan(store, settings(course, grader_digest()), [entry], asked)["reference"]
+    assert work(again, grade) == Status.DONE, again.state().faults
+    return record_of(again)
+
+
+def test_a_regrade_under_other_weights_keeps_the_other_problems_results(
+    tmp_path: Path,
+) -> None:
+    place = begun(tmp_path, problems=("shard_batch", "partition_layers"))
+    work(place, grade)
+    first = record_of(place)
+    kept = first.rows_of("partition_layers")[0]
+    first.record(kept.check_id, Outcome.PARTIAL, score=kept.points / 4)
+    report.write_all(first, place.path)
+    course = small_manifest("shard_batch", "partition_layers")
+    heavier = [msgspec.structs.replace(one, points=3 * one.points) for one in course.problems]
+    again = regraded(place, replace(course, problems=tuple(heavier)), "shard_batch")
+    assert again.points == 3 * first.points
+    rows = {row.check_id: row for row in again.rows}
+    assert rows[kept.check_id].score == 3 * kept.points / 4
+    assert {row.outcome for row in rows.values() if row.check_id != kept.check_id} == {
+        Outcome.PASSED
+    }
+
+
+def test_a_check_that_was_not_there_before_is_run_with_what_is_graded_again(
+    tmp_path: Path,
+) -> None:
+    place = begun(tmp_path, problems=("shard_batch", "partition_layers"))
+    work(place, grade)
+    new = record_of(place).rows_of("partition_layers")[0].check_id
+    before = place.record.read_text()
+    place.record.write_text(before.replace(f'"{new}"', '"partition_layers/by_another_name"'))
+    course = small_manifest("shard_batch", "partition_layers")
+    again = {row.check_id: row for row in regraded(place, course, "shard_batch").rows}
+    assert again[new].outcome is Outcome.PASSED
+    assert "partition_layers/by_another_name" not in again
 
 
 @pytest.mark.slow  # 10 s

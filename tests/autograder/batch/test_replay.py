@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 from autograder import circumstances, report, turns
 from autograder.backend import GLOO
-from autograder.batch.replay import CannotReplay, explanation, replay
+from autograder.batch.outcome import GRADING
+from autograder.batch.replay import CannotReplay, Replayed, explanation, replay
 from autograder.batch.store import SUBMISSION
 from autograder.confine.modes import choose
+from autograder.grade import Outcome, Row
 from autograder.grading import Grading
 from autograder.inputs import known_secret
 from autograder.intake import take
@@ -68,6 +73,27 @@ def test_another_outcome_is_said_with_the_one_before(wrong: Path, tmp_path: Path
     told = explanation(replayed)
     assert "It came out otherwise: passed, 0.4 of 0.4 points. When it was graded: failed" in told
     assert replayed.before.message in told
+
+
+def test_the_staffs_folder_of_a_batch_is_replayed_as_it_was_graded(
+    wrong: Path, tmp_path: Path
+) -> None:
+    counted = json.loads((wrong / "grade.json").read_text())
+    for check in counted["checks"]:
+        check["outcome"], check["score"] = "passed", check["points"]
+    (tmp_path / "grade.json").write_text(json.dumps(counted))
+    (tmp_path / GRADING).symlink_to(wrong)
+    replayed = replay(tmp_path, CHECK, SMALL, seed=1)
+    assert not replayed.changed
+    assert replayed.before.outcome is Outcome.FAILED
+
+
+def test_other_points_are_no_other_result() -> None:
+    before = Row("a/b", "a", "1.1", "1.1.1", "B", "values", Fraction(2), score=Fraction(1))
+    heavier = replace(before, points=Fraction(4), score=Fraction(2))
+    assert not Replayed(before, heavier, same_grader=True).changed
+    worse = Replayed(before, replace(before, points=Fraction(4)), same_grader=True)
+    assert "1 of 4 points. When it was graded: not run, 1 of 2 points." in explanation(worse)
 
 
 def test_what_cannot_be_repeated_is_refused_with_advice(wrong: Path, tmp_path: Path) -> None:
