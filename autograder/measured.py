@@ -121,10 +121,7 @@ def require_agreement(judge: Judge) -> None:
 
         def turn(world: LiveWorld) -> float:
             answer = world.call([{"numel": used.numel}] * used.ranks)
-            took = _seconds(answer, used.ranks)
-            if not 0 < took < math.inf:
-                raise CheckFailed("measure reports a time that is not above 0")
-            return took
+            return _seconds(answer, used.ranks, "measure reports")
 
         with judge.live(measure) as ours, judge.alone():
             ratio = best_ratio(lambda: paired_ratio(ours, clocked, turn), AGREES[1], AGREES[0])
@@ -215,9 +212,16 @@ def _turn(world: LiveWorld, used: Setting, rng: np.random.Generator, by_ranks: b
                 )
     for odd in traffic.too_little(timed.trace, "all_reduce", used.ranks, calls * 4 * used.numel):
         raise CheckFailed(f"{odd}; its cost does not count")
-    return _seconds(timed, used.ranks) if by_ranks else timed.seconds
+    return _seconds(timed, used.ranks, "the ranks report") if by_ranks else timed.seconds
 
 
-def _seconds(answer: Answer, ranks: int) -> float:
-    """What the slowest rank reports; NaN where one reports that."""
-    return float(np.max([answer.get(rank, "seconds", float) for rank in range(ranks)]))
+def _seconds(answer: Answer, ranks: int, who: str) -> float:
+    """What the slowest rank reports.
+
+    Raises:
+        CheckFailed: that is no time, or one does not report any.
+    """
+    took = float(np.max([answer.get(rank, "seconds", float) for rank in range(ranks)]))
+    if not 0 < took < math.inf:
+        raise CheckFailed(f"{who} a time that is not above 0")
+    return took

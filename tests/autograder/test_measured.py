@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,7 +23,9 @@ from autograder.measured import (
     LEADERBOARD,
     MODULUS,
     PAIRS,
+    Setting,
     TooNoisy,
+    _turn,
     best_ratio,
     paired_ratio,
     require_agreement,
@@ -260,6 +263,23 @@ def test_less_than_any_all_reduce_must_send_while_it_is_timed_earns_nothing(
         all_reduce(monkeypatch, 1.0, sends={"sum": MESSAGES - 6})
     with pytest.raises(CheckFailed, match=r"sent 0 KiB.*less than 288 MiB.*does not count"):
         all_reduce(monkeypatch, 1.0, sends={})
+
+
+@pytest.mark.parametrize("said", [0.0, -1.0, math.nan, math.inf, -math.inf])
+def test_ranks_that_say_times_that_there_cannot_be_earn_nothing(said: float) -> None:
+    """On GPUs, where their own clocks count."""
+
+    class Saying(FakeAllReduce):
+        def call(self, inputs: Any) -> Answer:
+            answer = super().call(inputs)
+            if inputs[0]["do"] == "sum":
+                answer.outputs[:] = [{"seconds": said}] * 4
+            return answer
+
+    world: Any = Saying(1.0)
+    used = Setting(4, (16 << 20) // 4, 2, Fraction(5, 4))
+    with pytest.raises(CheckFailed, match="a time that is not above 0"):
+        _turn(world, used, np.random.default_rng(1), by_ranks=True)
 
 
 def test_every_call_of_every_rank_has_numbers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
