@@ -429,6 +429,19 @@ def _refuse_unfinished(trace: Trace, allowed: frozenset[str] | None) -> None:
             )
 
 
+def refuse_late(trace: Trace) -> None:
+    """In the trace of a call that communicates nothing itself: what was put off until then.
+
+    Raises:
+        CheckFailed: there is something.
+    """
+    for operation in trace.operations:
+        raise CheckFailed(
+            f"rank {operation.rank} still sends or receives after the call has returned "
+            f"({Path(operation.file).name}, line {operation.line}), so its cost does not count"
+        )
+
+
 _OUTCOMES = {
     Ending.DIED: Outcome.CRASHED,
     Ending.RAISED: Outcome.FAILED,

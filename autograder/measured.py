@@ -17,11 +17,12 @@ from fractions import Fraction
 import numpy as np
 import torch
 
+from autograder import traffic
 from autograder.backend import Backend
 from autograder.cost import Score, score_measured, size_in_words
 from autograder.failure import CheckFailed
 from autograder.grade import Outcome
-from autograder.judge import Answer, Case, Judge, LiveWorld
+from autograder.judge import Answer, Case, Judge, LiveWorld, refuse_late
 from autograder.scenario import ALLOWED
 
 PAIRS = 15
@@ -120,10 +121,7 @@ def require_agreement(judge: Judge) -> None:
 
         def turn(world: LiveWorld) -> float:
             answer = world.call([{"numel": used.numel}] * used.ranks)
-            took = _seconds(answer, used.ranks)
-            if not 0 < took < math.inf:
-                raise CheckFailed("measure reports a time that is not above 0")
-            return took
+            return _seconds(answer, used.ranks, "measure reports")
 
         with judge.live(measure) as ours, judge.alone():
             ratio = best_ratio(lambda: paired_ratio(ours, clocked, turn), AGREES[1], AGREES[0])
@@ -178,14 +176,17 @@ def score_all_reduce(judge: Judge) -> Score | None:
 def _turn(world: LiveWorld, used: Setting, rng: np.random.Generator, by_ranks: bool) -> float:
     """Seconds of some all_reduces of new numbers, whose results are right.
 
+    All of their messages must be sent while the clock runs: the traces are looked at when it has
+    been read.
+
     by_ranks: by the ranks' own clocks; else by ours.
 
     Raises:
-        CheckFailed: they are not.
+        CheckFailed: a result is wrong, or was made at another time.
     """
     calls = used.calls + by_ranks  # GPUs meet in one that is not timed
     numbers = rng.integers(1, MODULUS, size=(used.ranks, calls, 2))
-    world.call(
+    filled = world.call(
         [
             {"do": "fill", "elements": used.numel, "modulus": MODULUS, "numbers": own.tolist()}
             for own in numbers
@@ -195,6 +196,8 @@ def _turn(world: LiveWorld, used: Setting, rng: np.random.Generator, by_ranks: b
     last = used.numel - _SAMPLE
     starts = [0, *rng.integers(0, last + 1, size=_SAMPLES - 2).tolist(), last]
     shown = world.call([{"do": "show", "starts": starts, "length": _SAMPLE}] * used.ranks)
+    refuse_late(filled.trace)
+    refuse_late(shown.trace)
     index = np.array(starts)[:, None] + np.arange(_SAMPLE)
     for rank in range(used.ranks):
         pieces = shown.get(rank, "pieces", list)
@@ -207,9 +210,18 @@ def _turn(world: LiveWorld, used: Setting, rng: np.random.Generator, by_ranks: b
                     f"rank {rank}'s result is wrong in one of many calls, so its cost does not "
                     "count"
                 )
-    return _seconds(timed, used.ranks) if by_ranks else timed.seconds
+    for odd in traffic.too_little(timed.trace, "all_reduce", used.ranks, calls * 4 * used.numel):
+        raise CheckFailed(f"{odd}; its cost does not count")
+    return _seconds(timed, used.ranks, "the ranks report") if by_ranks else timed.seconds
 
 
-def _seconds(answer: Answer, ranks: int) -> float:
-    """What the slowest rank reports; NaN where one reports that."""
-    return float(np.max([answer.get(rank, "seconds", float) for rank in range(ranks)]))
+def _seconds(answer: Answer, ranks: int, who: str) -> float:
+    """What the slowest rank reports.
+
+    Raises:
+        CheckFailed: that is no time, or one does not report any.
+    """
+    took = float(np.max([answer.get(rank, "seconds", float) for rank in range(ranks)]))
+    if not 0 < took < math.inf:
+        raise CheckFailed(f"{who} a time that is not above 0")
+    return took

@@ -11,8 +11,8 @@ import contextlib
 import copy
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ import torch
 
 from autograder.failure import CheckFailed
 from autograder.grade import Grade
-from autograder.judge import Answer, Case, Judge, LiveWorld
+from autograder.judge import Answer, Case, Judge
 from autograder.manifest import Manifest
 from multirank import Operation, Trace
 
@@ -41,6 +41,14 @@ _JUNK: tuple[Any, ...] = (
 _NAMES = ("send", "recv", "all_reduce", "barrier", "new_group", "broadcast", "a name", "")
 
 
+@dataclass(frozen=True, eq=False)
+class _Replayed:
+    """In the place of a `LiveWorld`."""
+
+    call: Callable[[Sequence[Mapping[str, Any] | None]], Answer]
+    running: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+
+
 class Recorded:
     """The answers of one honest grading, to be given again.
 
@@ -52,7 +60,6 @@ class Recorded:
         self._manifest, self._only = manifest, only
         self._answers: dict[tuple[bytes, str, int], list[Answer]] = {}
         self._calls: Counter[tuple[bytes, str]] = Counter()
-        self._live: dict[tuple[bytes, str], None] = {}
         self.record()
 
     def record(self) -> None:
@@ -70,16 +77,20 @@ class Recorded:
     @contextlib.contextmanager
     def _in_the_place_of_worlds(self, recording: bool) -> Iterator[None]:
         real = {name: getattr(Judge, name) for name in ("run", "run_reference", "run_oracle")}
+        real_live = Judge.live
 
-        def given(judge: Judge, kind: str, facts: Sequence[Mapping[str, str]]) -> list[Answer]:
+        def place(judge: Judge, kind: str) -> tuple[bytes, str, int]:
             call = self._calls[judge.seed.key, kind]
             self._calls[judge.seed.key, kind] += 1
-            answers = self._answers.get((judge.seed.key, kind, call))
+            return judge.seed.key, kind, call
+
+        def given(judge: Judge, kind: str, facts: Sequence[Mapping[str, str]]) -> list[Answer]:
+            answers = self._answers.get(place(judge, kind))
             if answers is None:
                 raise CheckFailed("nothing was recorded for this call")
             if facts:
                 judge.note(facts[-1])
-            damage = kind == "run" and self.junk is not None
+            damage = kind in ("run", "live") and self.junk is not None
             return [self._damaged(one) if damage else one for one in answers]
 
         def stand_in(kind: str) -> Any:
@@ -88,23 +99,30 @@ class Recorded:
                     facts = more.get("facts", arguments[3] if len(arguments) > 3 else ())
                     return given(judge, kind, facts)
                 answers: list[Answer] = real[kind](judge, *arguments, **more)
-                call = self._calls[judge.seed.key, kind]
-                self._calls[judge.seed.key, kind] += 1
-                self._answers[judge.seed.key, kind, call] = answers
+                self._answers[place(judge, kind)] = answers
                 return answers
 
             return run
 
         @contextlib.contextmanager
-        def live(judge: Judge, case: Case, *, of_reference: bool = False) -> Iterator[LiveWorld]:
-            raise CheckFailed("nothing is timed here")
-            yield
+        def live(judge: Judge, case: Case, *, of_reference: bool = False) -> Iterator[Any]:
+            kind = "live reference" if of_reference else "live"
+            if not recording:
+                yield _Replayed(lambda _: given(judge, kind, ())[0])
+                return
+            with real_live(judge, case, of_reference=of_reference) as world:
+
+                def call(inputs: Sequence[Mapping[str, Any] | None]) -> Answer:
+                    answer = world.call(inputs)
+                    self._answers[place(judge, kind)] = [answer]
+                    return answer
+
+                yield replace(world, call=call)
 
         with pytest.MonkeyPatch.context() as patch:
             for kind in real:
                 patch.setattr(Judge, kind, stand_in(kind))
-            if not recording:
-                patch.setattr(Judge, "live", live)
+            patch.setattr(Judge, "live", live)
             yield
 
     def _damaged(self, answer: Answer) -> Answer:

@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 
 from autograder import uids
+from autograder.confine import modes, namespaces
+from autograder.confine.attempt import attempt
 from autograder.failure import CheckFailed
 from autograder.inputs import Seed, known_secret
 from autograder.judge import Judge
@@ -50,6 +52,34 @@ def found(body: str, scenario: Scenario = PAIR, reference: Files | None = None) 
 
 def telling(body: str) -> str:
     return f"import json\n{textwrap.dedent(body).strip()}\nprint('FOUND', json.dumps(found))"
+
+
+# --- What works here -----------------------------------------------------------------------------
+
+
+@root_only
+@pytest.mark.parametrize("step", ["_start_loopback", "_mount_proc", "_make_private"])
+def test_where_any_step_into_the_namespaces_is_refused_the_mode_without_them_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def refuse(*_: str) -> None:
+        raise OSError(1, f"{step}: Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(namespaces, step, refuse)
+        patch.setattr(modes, "probed", modes.probed.__wrapped__)
+        chosen = modes.choose.__wrapped__()
+        reasons = modes.why_not(modes.Isolation.FULL)
+    assert chosen.mode is modes.Isolation.CONTAINER
+    assert f"{step}: Operation not permitted" in reasons
+
+
+@root_only
+def test_who_dies_on_the_way_into_the_namespaces_has_not_got_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(namespaces, "_mount_proc", lambda: os._exit(3))
+    assert "ended with status" in attempt(lambda: namespaces.probe("mount namespace"))
 
 
 # --- The user ------------------------------------------------------------------------------------

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,13 +23,15 @@ from autograder.measured import (
     LEADERBOARD,
     MODULUS,
     PAIRS,
+    Setting,
     TooNoisy,
+    _turn,
     best_ratio,
     paired_ratio,
     require_agreement,
     score_all_reduce,
 )
-from multirank import Trace
+from multirank import Operation, Trace
 
 from .submissions import patched, reference_files
 
@@ -135,24 +138,37 @@ def test_times_that_there_cannot_be_are_refused(
 # --- The student's all_reduce -------------------------------------------------------------------
 
 
+MESSAGES = 3 * 4 * 6  # 3 calls, 4 ranks, a ring of 6 steps
+MESSAGE = Operation(
+    *(0, 1, "send", (0, 1, 2, 3), 1, 0, None, "float32", (1 << 20,), 4 << 20, 0.0),
+    *("collectives.py", 7),
+    completed=1.0,
+)
+
+
 class FakeAllReduce(FakeWorld):
     """Of four ranks, which sum right unless it is told otherwise.
 
-    given: the numbers of every turn.
+    sends: how many messages of 4 MiB each call records. given: the numbers of every turn.
     """
 
-    def __init__(self, seconds: float, right: bool = True) -> None:
+    def __init__(
+        self, seconds: float, right: bool = True, sends: Mapping[str, int] | None = None
+    ) -> None:
         super().__init__("", seconds, [])
         self.right = right
+        self.sends = {"sum": MESSAGES} if sends is None else sends
         self.given: list[Any] = []
 
     def call(self, inputs: Any) -> Answer:
+        do = inputs[0]["do"]
         outputs: list[dict[str, Any]] = [{}] * 4
-        if inputs[0]["do"] == "fill":
+        if do == "fill":
             self.given.append([own["numbers"] for own in inputs])
-        if inputs[0]["do"] == "show":
+        if do == "show":
             outputs = [{"pieces": [self.sums(call, inputs[0]) for call in range(3)]}] * 4
-        return Answer(outputs, Trace(), self.seconds if inputs[0]["do"] == "sum" else 99.0)
+        trace = Trace([MESSAGE] * self.sends.get(do, 0))
+        return Answer(outputs, trace, self.seconds if do == "sum" else 99.0)
 
     def sums(self, call: int, asked: Any) -> torch.Tensor:
         index = torch.tensor(asked["starts"])[:, None] + torch.arange(asked["length"])
@@ -161,7 +177,11 @@ class FakeAllReduce(FakeWorld):
 
 
 def all_reduce(
-    monkeypatch: pytest.MonkeyPatch, ours: float, again: float = 1.0, right: bool = True
+    monkeypatch: pytest.MonkeyPatch,
+    ours: float,
+    again: float = 1.0,
+    right: bool = True,
+    sends: Mapping[str, int] | None = None,
 ) -> tuple[Fraction | None, dict[str, float]]:
     """What an all_reduce earns, and puts on the leaderboard, where the reference takes 1 s.
 
@@ -171,7 +191,10 @@ def all_reduce(
 
     @contextmanager
     def live(self: Judge, case: Case, *, of_reference: bool = False) -> Iterator[Any]:
-        yield FakeAllReduce(next(references) if of_reference else ours, of_reference or right)
+        if of_reference:
+            yield FakeAllReduce(next(references))
+        else:
+            yield FakeAllReduce(ours, right, sends)
 
     monkeypatch.setattr(Judge, "live", live)
     judge = Judge({}, {}, Seed.of(known_secret(), "x"), lambda: 100.0)
@@ -221,6 +244,42 @@ def test_the_pool_is_left_to_bytes_and_modelled_time_then(monkeypatch: pytest.Mo
 def test_wrong_sums_in_any_of_many_calls_earn_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CheckFailed, match="wrong in one of many calls"):
         all_reduce(monkeypatch, 1.0, right=False)
+
+
+@pytest.mark.parametrize("do", ["fill", "show"])
+def test_what_communicates_where_nothing_is_timed_earns_nothing(
+    monkeypatch: pytest.MonkeyPatch, do: str
+) -> None:
+    late = r"rank 0 still sends or receives after the call has returned \(collectives.py, line 7\)"
+    with pytest.raises(CheckFailed, match=late):
+        all_reduce(monkeypatch, 1.0, sends={"sum": MESSAGES, do: 1})
+
+
+def test_less_than_any_all_reduce_must_send_while_it_is_timed_earns_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert all_reduce(monkeypatch, 1.0, sends={"sum": MESSAGES - 2})[0] == 1
+    with pytest.raises(CheckFailed, match=r"sent 264 MiB.*less than 288 MiB.*does not count"):
+        all_reduce(monkeypatch, 1.0, sends={"sum": MESSAGES - 6})
+    with pytest.raises(CheckFailed, match=r"sent 0 KiB.*less than 288 MiB.*does not count"):
+        all_reduce(monkeypatch, 1.0, sends={})
+
+
+@pytest.mark.parametrize("said", [0.0, -1.0, math.nan, math.inf, -math.inf])
+def test_ranks_that_say_times_that_there_cannot_be_earn_nothing(said: float) -> None:
+    """On GPUs, where their own clocks count."""
+
+    class Saying(FakeAllReduce):
+        def call(self, inputs: Any) -> Answer:
+            answer = super().call(inputs)
+            if inputs[0]["do"] == "sum":
+                answer.outputs[:] = [{"seconds": said}] * 4
+            return answer
+
+    world: Any = Saying(1.0)
+    used = Setting(4, (16 << 20) // 4, 2, Fraction(5, 4))
+    with pytest.raises(CheckFailed, match="a time that is not above 0"):
+        _turn(world, used, np.random.default_rng(1), by_ranks=True)
 
 
 def test_every_call_of_every_rank_has_numbers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

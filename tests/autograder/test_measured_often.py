@@ -1,4 +1,4 @@
-"""The measured check, again and again: right programs never fail, wasteful ones all but always.
+"""The measured checks, again and again: right programs never fail, wasteful ones all but always.
 
 On an idle machine, and beside programs that keep two cores busy.
 """
@@ -9,13 +9,13 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
 from autograder.inputs import Seed, known_secret
 from autograder.judge import Judge
-from autograder.measured import score_all_reduce
+from autograder.measured import TooNoisy, require_agreement, score_all_reduce
 from autograder.selfcheck.mutants import MUTANTS
 from autograder.selfcheck.variant import Files
 
@@ -91,6 +91,13 @@ def fails(files: Files, place: int) -> bool:
     return score is not None and score.part < 1
 
 
+def require_agreement_of_the_reference(place: int) -> None:
+    """Raises CheckFailed, but where the machine is too noisy."""
+    seed = Seed.of(known_secret(place), "measured")
+    with suppress(TooNoisy):
+        require_agreement(Judge(reference_files(), reference_files(), seed, lambda: 600.0))
+
+
 @pytest.mark.slow
 def test_what_wastes_time_fails_but_where_the_machine_is_too_noisy() -> None:
     one_after_another = itertools.cycle(WASTEFUL.values())
@@ -101,6 +108,13 @@ def test_what_wastes_time_fails_but_where_the_machine_is_too_noisy() -> None:
 def test_the_reference_does_not_fail_beside_busy_programs() -> None:
     with busy_loops(2):
         assert not any(fails(reference_files(), place) for place in range(FEW))
+
+
+@pytest.mark.slow
+def test_measure_of_the_reference_agrees_beside_busy_programs() -> None:
+    with busy_loops(2):
+        for place in range(FEW):
+            require_agreement_of_the_reference(place)
 
 
 @pytest.mark.slow
@@ -118,3 +132,12 @@ def test_what_wastes_time_fails_in_all_but_one_of_many(wasteful: str, loops: int
 def test_the_reference_never_fails_in_many(loops: int) -> None:
     with busy_loops(loops):
         assert not any(fails(reference_files(), place) for place in range(MANY))
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("loops", [0, 2])
+def test_measure_of_the_reference_agrees_in_many(loops: int) -> None:
+    with busy_loops(loops):
+        for place in range(MANY):
+            require_agreement_of_the_reference(place)

@@ -27,13 +27,16 @@ import pytest
 from autograder import uids
 from autograder.confine import namespaces
 from autograder.paths import REFERENCE, ROOT, SECRET_NAME
+from autograder.release.leaks import CANARY as OF_SOURCES
 from tests.autograder.attacks.corpus import Sample, load, table
+from tests.autograder.attacks.grader import USERS
 from tests.autograder.submissions import SMALL
 
 SCHEMA = json.loads((ROOT / "tests" / "autograder" / "gradescope_schema.json").read_text())
 CANARY = f"CANARY-{secrets.token_hex(8)}"
 MODES = ("full", "container", "none")
-USERS = range(20000, 30000)
+# Of checks and solutions: what stands in files that must never ship, and a name of a check's.
+SOURCES = (OF_SOURCES, "_require_barrier")
 LONGEST = 75.0  # seconds: two deadlines of ten, two worlds that must be ended, a busy machine
 MOST_MEMORY = 3 << 29  # bytes of the grader's own; an honest grading takes 0.3 GiB
 # An attack that stumbles over its own feet tests nothing.
@@ -120,7 +123,7 @@ class Graded:
 
     def __init__(self, answer: dict[str, Any], out: Path) -> None:
         self.code, self.seconds = answer["code"], answer["seconds"]
-        self.most_memory = answer["most_memory"]
+        self.most_memory, self.left = answer["most_memory"], answer["left"]
         results = (out / "results.json").read_text()
         self.results = json.loads(results)
         jsonschema.validate(self.results, SCHEMA)
@@ -221,6 +224,9 @@ def graded(grader: Grader, sample: Sample, at: Path) -> Graded:
         assert grader.secret not in text
         assert "\x1b" not in text
     assert "<script>alert" not in (at / "out" / "report.html").read_text()
+    assert not any(one in result.for_students for one in SOURCES), result
+    if grader.mode == "none" or "HOSTILE_IMAGE" in os.environ:  # which nobody else grades in
+        assert not result.left
     assert_nothing_is_left()
     return result
 
@@ -277,6 +283,25 @@ def test_the_spy_would_find_the_canary_where_nothing_confines_it(
     result = grader.grade(path, room / "out", spy.checks)
     assert "BREACH" in result.for_students
     assert CANARY in result.for_students
+    assert all(one in result.for_students for one in SOURCES)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", ["none"])
+def test_what_is_left_would_be_seen_where_nothing_confines_it(
+    mode: str, graders: dict[str, Grader], room: Path
+) -> None:
+    grader = graders[mode]
+    (litter,) = [one for one in ATTACKS if one.name.startswith("leaves_files_for_the_next_run")]
+    result = grader.grade(
+        litter.write(room / "work", grader.private, CANARY), room / "out", litter.checks
+    )
+    paths = [Path(path) for path, _ in result.left]
+    for path in paths:
+        if "hostile-message" in path.name:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert {path.parent for path in paths} >= {Path("/tmp"), Path("/dev/shm")}
 
 
 def assert_nothing_is_left() -> None:
