@@ -1,4 +1,4 @@
-"""Curves of time and bandwidth against size: modelled, and measured on some machine."""
+"""Curves of time and bandwidth against size: modelled, and measured."""
 
 from __future__ import annotations
 
