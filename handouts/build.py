@@ -2,9 +2,12 @@
 
     python -m handouts.build                     # handout.pdf, handout.html, staff.pdf, here
     python -m handouts.build --keep-figures      # only the text: the figures are there already
+    python -m handouts.build --measure           # first measures anew what figures/measured/ holds
 
 First what Typst reads: data.json (the problems with their points, and all numbers that are
-computed) and the figures, of which several are real runs of the reference.
+computed) and the figures, of which several are runs of the reference. What shows measured times is
+kept with the sources, so that the same sources give the same bytes. A release looks at the seal,
+which says what these sources were.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import importlib
 import json
 import os
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +27,7 @@ import typst
 
 from autograder.manifest import load
 from autograder.paths import REFERENCE, ROOT
+from autograder.release import handout
 from handouts import figures
 from handouts.numbers import numbers
 from multirank.gallery import GALLERY
@@ -39,7 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m handouts.build", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--keep-figures", action="store_true", help="use the figures of last time")
+    parser.add_argument("--measure", action="store_true", help="measure on this machine anew")
     asked = parser.parse_args(arguments)
+    if asked.measure:
+        measure()
+    built_from = handout.sources()
     write_data()
     if not asked.keep_figures:
         draw_figures()
@@ -50,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     page = HERE / "handout.html"
     page.write_text(styled(compiled("handout", "html").decode()), encoding="utf-8")
     print(page.relative_to(ROOT))
+    if not asked.keep_figures:  # else they may be of other sources
+        handout.seal(built_from)
 
 
 def write_data() -> None:
@@ -97,14 +107,25 @@ def _plain(points: Fraction | int) -> int | float:
     return int(points) if points == int(points) else float(points)
 
 
+def measure() -> None:
+    """Every module of handouts/figures that has a ``measure`` gives what it measured, by file."""
+    for name, text in _given_by("measure"):
+        (figures.MEASURED / name).write_text(text, encoding="utf-8")
+
+
 def draw_figures() -> None:
     """Every module of handouts/figures that has a ``draw`` gives its SVGs by name."""
     folder = OUT / "figures"
     folder.mkdir(parents=True, exist_ok=True)
-    for module in pkgutil.iter_modules(figures.__path__):
-        drawn = importlib.import_module(f"handouts.figures.{module.name}")
-        for name, svg in drawn.draw().items() if hasattr(drawn, "draw") else ():
-            (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+    for name, svg in _given_by("draw"):
+        (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
+
+
+def _given_by(function: str) -> Iterator[tuple[str, str]]:
+    for found in pkgutil.iter_modules(figures.__path__):
+        module = importlib.import_module(f"handouts.figures.{found.name}")
+        if hasattr(module, function):
+            yield from getattr(module, function)().items()
 
 
 def compiled(name: str, target: Literal["pdf", "html"], with_figures: bool = True) -> bytes:

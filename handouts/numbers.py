@@ -65,6 +65,7 @@ def introduction() -> Numbers:
             for fabric in (NVLINK, PCIE, INFINIBAND, ETHERNET, ETHERNET_10)
         ],
         "crossover-infiniband": size_text(INFINIBAND.latency * INFINIBAND.bandwidth),
+        "q-many-alpha": time_text(alpha),
         "q-many-messages": time_text(messages * (alpha + size / beta)),
         "q-many-messages-bytes": time_text(messages * size / beta),
         "q-one-message": time_text(alpha + messages * size / beta),
@@ -91,7 +92,12 @@ def collectives() -> Numbers:
         f"{naive / modelled.seconds(modelled.ring, n, large, modelled.GRADED):.3g}"
     )
     sent = accounting.ring_all_reduce_bytes(4 * 10**6, 4)
-    return found | {"predict-ar-bytes": f"{sent:.0f}", "predict-ar-messages": str(2 * (4 - 1))}
+    return found | {
+        "graded-latency": time_text(modelled.GRADED.latency),
+        "predict-ar-bytes": f"{sent:.0f}",
+        "predict-ar-messages": str(2 * (4 - 1)),
+        "q-whole-ring": times((n - 1) / accounting.ring_all_reduce_bytes(1, n)),
+    }
 
 
 def bandwidths() -> Numbers:
@@ -102,23 +108,31 @@ def bandwidths() -> Numbers:
     rate = bandwidth.effective_bandwidth("all_reduce", 2**26, 8, predicted)
     return {
         "bus-numel": "100 million",
+        "bus-seconds": time_text(seconds),
         "bus-size": size_text(size),
         "bus-alg": rate_text(size / seconds),
         "bus-bus": rate_text(bandwidth.effective_bandwidth("all_reduce", size, n, seconds)),
         "half-bandwidth-8": size_text(8 * INFINIBAND.latency * INFINIBAND.bandwidth),
+        "nvlink-latency": time_text(NVLINK.latency),
+        "predict-bus-steps": str(2 * (8 - 1)),
         "predict-bus-us": f"{predicted * 1e6:.0f}",
         "predict-bus-rate": f"{rate / 1e9:.0f}",
+        "q-gather-size": binary(8 * 2**20),
     }
 
 
 def data_parallel() -> Numbers:
-    """The small MLP whose gradients are to be predicted."""
+    """The small MLP whose gradients are to be predicted, and a network that bounds the step."""
     layers = nn.Sequential(*[nn.Linear(256, 256) for _ in range(4)])
     size = sum(parameter.nbytes for parameter in layers.parameters())
+    each, count_of_layers = 4e-3, 8
     return {
         "predict-ddp-bytes": str(size),
         "predict-ddp-calls": str(len(ddp.partition_buckets(layers.parameters(), 0.5))),
         "predict-ddp-wire": f"{accounting.ring_all_reduce_bytes(size, 4):.0f}",
+        "q-ddp-layers": str(count_of_layers),
+        "q-ddp-reduce": time_text(each),
+        "q-ddp-network": time_text(count_of_layers * each),
     }
 
 
@@ -162,6 +176,7 @@ def pipelines() -> Numbers:
             f"{name}-peak-last": str(peaks[-1]),
         }
     stages, microbatches = 4, 6
+    many, fraction = 8, 0.2  # of the whole; the ratio is to the rest
     neighbours = [1 + (0 < stage < stages - 1) for stage in range(stages)]
     return found | {
         "bubble-p": str(p),
@@ -172,6 +187,9 @@ def pipelines() -> Numbers:
         "bubble-microbatches": str(accounting.microbatches_for(p, goal)),
         "predict-pp-messages": str([microbatches * count for count in neighbours]),
         "predict-pp-bytes": str(2 * microbatches * (stages - 1) * 4 * 2 * 16),
+        "q-bubble-stages": str(many),
+        "q-bubble-fraction": percent(fraction),
+        "q-bubble-microbatches": str(accounting.microbatches_for(many, fraction / (1 - fraction))),
     }
 
 
@@ -190,6 +208,7 @@ def scale() -> Numbers:
         found[f"time-{key}"] = time_text(seconds)
     s, h, a, t = 8192, 8192, 64, 8
     kept = accounting.activation_bytes
+    before, after = (kept(1, sequence, h, a) for sequence in (192, 384))  # a s / h: 1.5, then 3
     p = 8
     choice = accounting.choose_parallelism(
         accounting.state_bytes(70e9, "ddp", 1), DEVICE_BYTES, 1024, 8
@@ -214,6 +233,10 @@ def scale() -> Numbers:
         "choice-70": " × ".join(map(str, choice)),
         "weights-7": size_text(2 * small),
         "weights-70": size_text(2 * 70e9),
+        "q-training-times": times(accounting.state_bytes(70e9, "ddp", 1) / (2 * 70e9)),
+        "q-act-before": f"{before / (192 * h):g}",
+        "q-act-after": f"{after / (384 * h):g}",
+        "q-act-times": times(after / before),
         "q-devices-90": f"{accounting.training_days(flops, 1, H100_FLOPS, MFU) / 90:,.0f}",
         "q-zero2-fit": fits(small, "zero2"),
         "q-zero3-fit": fits(small, "zero3"),
@@ -254,6 +277,7 @@ def beyond() -> Numbers:
     runs = (256, 36_000.0, 1024, 18_000.0)
     ddp_bytes, fsdp = (accounting.data_parallel_bytes(1, s, 8) for s in ("ddp", "zero3"))
     one_f_one_b = [pipeline.one_f_one_b(stage, p, m) for stage in range(p)]
+    fewer = (1 + 1 / 2) / (1 + 1 / 1)  # steps at twice the critical batch size, by those at it
     return {
         "fsdp-ratio": f"{fsdp / ddp_bytes:g}",
         "idle-1f1b": percent(pipeline.bubble_fraction(one_f_one_b)),
@@ -273,6 +297,8 @@ def beyond() -> Numbers:
         "crit-large-batch": str(runs[2]),
         "crit-large-steps": f"{runs[3]:,.0f}",
         "crit-value": f"{accounting.critical_batch_size(*runs):.0f}",
+        "q-crit-examples": times(2 * fewer),
+        "q-crit-steps": f"{fewer:g}",
     }
 
 
@@ -311,6 +337,11 @@ def scientific(number: float) -> str:
     mantissa, _, exponent = f"{number:.1e}".partition("e")
     raised = str(int(exponent)).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return f"{mantissa} × 10{raised}"
+
+
+def times(factor: float) -> str:
+    """Such as "2.4 times"."""
+    return f"{factor:.2g} times"
 
 
 def percent(part: float) -> str:

@@ -1,12 +1,11 @@
 """Grades each change by the checks of its problem, until one of them loses something.
 
-What came of it is written down at once, beside the state of grader and reference that it holds for.
-Whoever is interrupted goes on where they were.
+What came of it is written down at once, beside the state of the grader and the reference that it
+holds for. Whoever is interrupted goes on where they were.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -14,12 +13,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from autograder.confine.modes import Isolation, choose
+from autograder.digest import grader_digest
 from autograder.grade import About, Grade
 from autograder.grading import Grading
 from autograder.inputs import known_secret
 from autograder.manifest import Manifest
 from autograder.mutation.candidates import Candidate
-from autograder.paths import CASES, CHECKS, ORACLES, REFERENCE, ROOT, module_files
+from autograder.paths import REFERENCE, module_files
 
 _BUDGET = 120.0  # seconds for one change
 
@@ -42,7 +42,7 @@ class Memory:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._state = _state()
+        self._state = grader_digest()
         self.results: dict[str, Result] = {}
         for line in file.read_text().splitlines() if file.is_file() else ():
             noted = json.loads(line)
@@ -54,15 +54,6 @@ class Memory:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("a") as file:
             file.write(json.dumps({"state": self._state, **asdict(result)}) + "\n")
-
-
-def _state() -> str:
-    """Names the state of what decides: the grader itself, its checks and cases, the reference."""
-    digest = hashlib.sha256()
-    for folder in (ROOT / "autograder", CHECKS, CASES, ORACLES, REFERENCE):
-        for name, content in module_files(folder).items():
-            digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
-    return digest.hexdigest()[:16]
 
 
 def run(

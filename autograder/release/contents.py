@@ -19,6 +19,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from autograder import manifest as manifests
 from autograder import stubs
 from autograder.paths import REFERENCE, ROOT
+from autograder.release import handout
 from autograder.release.leaks import CANARY
 
 # Folders of ours that students get, with what of them: as they are.
@@ -27,8 +28,6 @@ SHIPPED = {
     "tests/assignment": "*.py",
     ".devcontainer": "devcontainer.json",
 }
-HANDOUTS = ROOT / "handouts"
-HANDOUT_FILES = ("handout.pdf", "handout.html")  # where they have been built
 _STUDENT = Path(__file__).parent / "student"
 _TABLE = "<!-- The table of problems -->\n"
 
@@ -53,10 +52,8 @@ def files(*, solution: bool = False) -> dict[str, bytes]:
             path.relative_to(ROOT).as_posix(): path.read_bytes()
             for path in sorted((ROOT / folder).glob(pattern))
         }
-    for name in HANDOUT_FILES:
-        if (path := HANDOUTS / name).is_file():
-            found[name] = path.read_bytes()
     return found | {
+        **handout.files(),
         "README.md": _readme(solution).encode(),
         "pyproject.toml": (_STUDENT / "pyproject.toml").read_bytes(),
         ".gitignore": (_STUDENT / "gitignore").read_bytes(),
@@ -65,10 +62,11 @@ def files(*, solution: bool = False) -> dict[str, bytes]:
 
 
 def uncommitted() -> list[str]:
-    """Files that would ship and are not as they were committed; in a git checkout only."""
+    """Files that would ship, or that the handout is built from, and are not as they were
+    committed; in a git checkout only."""
     if not (ROOT / ".git").exists():
         return []
-    shipped = [*SHIPPED, "reference", "autograder/release", "constraints.txt"]
+    shipped = [*SHIPPED, "reference", "handouts", "autograder/release", "constraints.txt"]
     listing = subprocess.run(
         ["git", "status", "--porcelain", "--untracked-files=all", "--", *shipped],
         cwd=ROOT,

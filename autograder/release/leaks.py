@@ -2,21 +2,24 @@
 
 A solution is found by its tokens: `WINDOW` of them in a row that stand in a solution region, and
 nowhere in the text that students get around the regions, are a leak wherever they turn up: in
-code, in a comment, in a string, in the handout's page, however they are laid out. That is about one
-line of substance. A graded check, case or selfcheck program is found when most of one of its
-functions, or of its longer texts, is in one shipped file; shorter likenesses are the two sides'
-common ways of calling the same functions.
+code, in a comment, in a string, in the words of the handout's page and of its figures, however they
+are laid out. That is about one line of substance. A graded check, case or selfcheck program is
+found when most of one of its functions, or of its longer texts, is in one shipped file; shorter
+likenesses are the two sides' common ways of calling the same functions.
+
+A PDF cannot be searched: its words are numbers of glyphs. So the handout's is let through only
+beside the page of the same text, which is; that both are of one build, `handout` sees to.
 """
 
 from __future__ import annotations
 
 import ast
+import base64
 import functools
 import html
 import io
 import re
 import tokenize
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -48,7 +51,7 @@ _WORD = re.compile(r"[^\W\d]\w*|\d[\w.]*|[^\s\w]")
 _MARKER = re.compile(r"(begin|end|start|stop)[\W_]*solutions?\b", re.IGNORECASE)
 _HOME = re.compile(r"(?<![\w.])(/home/|/Users/|/root/|/tmp/|[A-Za-z]:\\+Users\\+)\w[^\s\"'<>]*")
 _GRADER = re.compile(r"^\s*(?:from|import)\s+(autograder|reference)\b", re.MULTILINE)
-_STREAM = re.compile(rb"stream\r?\n(.*?)\r?\nendstream", re.DOTALL)
+_FIGURE = re.compile(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)")
 _SKIPPED = (
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
     tokenize.ENDMARKER,
@@ -76,6 +79,8 @@ def leaks(files: Mapping[str, bytes], secret: bytes | None = None) -> list[Leak]
     found = []
     for name, data in sorted(files.items()):
         found += [Leak(name, why) for why in _misplaced(name)]
+        if name.endswith(".pdf") and (name != "handout.pdf" or "handout.html" not in files):
+            found.append(Leak(name, "cannot be searched: no page of the same text lies beside it"))
         texts = [*_texts(name, data)]
         reasons = [reason for text in texts for reason in _plainly_wrong(text)]
         if secret is not None and (secret in data or secret.hex().encode() in data):
@@ -113,22 +118,15 @@ def _misplaced(name: str) -> Iterator[str]:
 
 
 def _texts(name: str, data: bytes) -> Iterator[str]:
-    """What can be read in a file: its text; of a page also without its tags; of a PDF what is
-    packed in it."""
-    if name.endswith(".pdf"):
-        yield data.decode("latin-1")
-        for stream in _STREAM.findall(data):
-            try:
-                unpacked = zlib.decompress(stream)
-            except zlib.error:  # a picture, or packed in another way
-                continue
-            if unpacked.isascii():  # else a font or a picture
-                yield unpacked.decode()
-        return
-    text = data.decode("utf-8", errors="replace")
+    """What can be read in a file: its text; of a page also its words and those of its figures,
+    without tags. Of a PDF that is next to nothing: no words, only the names that it gives things.
+    """
+    text = data.decode("latin-1" if name.endswith(".pdf") else "utf-8", errors="replace")
     yield text
     if name.endswith(".html"):
-        yield html.unescape(re.sub(r"<[^>]*>", "", text))
+        figures = [base64.b64decode(figure).decode() for figure in _FIGURE.findall(text)]
+        for drawn in (text, *figures):
+            yield html.unescape(re.sub(r"<[^>]*>", "", drawn))
 
 
 def _plainly_wrong(text: str) -> Iterator[str]:
@@ -169,7 +167,7 @@ def _grams(words: list[str], length: int) -> list[_Words]:
 def _windows(texts: list[str], name: str) -> dict[int, set[_Words]]:
     """What a file shows, by length of window: with its comments, and past them."""
     lengths = {WINDOW, _PRIVATE_WINDOW, *map(len, _short_regions())}
-    if name.endswith((".html", ".pdf")):  # less the numbers of drawings in tags, and packed bytes
+    if name.endswith((".html", ".pdf")):  # less what stands in tags, such as numbers of drawings
         texts = texts[1:]
     streams = [_words(text) for text in texts]
     if name.endswith(".py"):

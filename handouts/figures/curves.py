@@ -1,18 +1,21 @@
-"""Curves of time and bandwidth against size: modelled, and measured on this machine."""
+"""Curves of time and bandwidth against size: modelled, and measured."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from handouts import modelled
 from handouts.drawing import RULE, Canvas
+from handouts.figures import MEASURED
 from handouts.numbers import binary
 from multirank import INFINIBAND, NVLINK
 from reference.bandwidth import bus_factor
 from reference.bandwidth_report import collect
 
 _LOOKS = (("", "o"), ("6 3", "s"), ("2 2", "t"), ("8 3 2 3", "d"), ("4 4", "x"))
+_FILE = "bandwidth.json"
 Points = Sequence[tuple[float, float]]
 
 
@@ -61,17 +64,23 @@ def _bandwidth() -> str:
     ticks = [10.0**k for k in range(7, 13)]
     _panel(canvas, (72, 10, 240, 170), lines, ticks, _rate, "bus bandwidth")
     _legend(canvas, lines, 72, 236, 17)
-    found = collect(["all_reduce"], [4**k for k in range(5, 13)], [2])
-    assert found is not None
-    names = {"yours": "the reference's ring, 2 ranks", "torch": "gloo, 2 ranks"}
-    measured = {
-        told: [(float(row.asked), row.bandwidth) for row in found[0] if row.library == library]
-        for library, told in names.items()
-    }
+    measured = json.loads((MEASURED / _FILE).read_text(encoding="utf-8"))
     ticks = [10.0**k for k in range(6, 11)]
     _panel(canvas, (390, 10, 230, 170), measured, ticks, _rate, "bus bandwidth")
     _legend(canvas, measured, 390, 236, 17)
     return canvas.svg()
+
+
+def measure() -> dict[str, str]:
+    """The curves of real time: a size and a bandwidth for each point, in bytes (per second)."""
+    found = collect(["all_reduce"], [4**k for k in range(5, 13)], [2])
+    assert found is not None
+    names = {"yours": "the reference's ring, 2 ranks", "torch": "gloo, 2 ranks"}
+    curves = {
+        told: [(row.asked, round(row.bandwidth)) for row in found[0] if row.library == library]
+        for library, told in names.items()
+    }
+    return {_FILE: json.dumps(curves, indent=1) + "\n"}
 
 
 def _rate(rate: float) -> str:

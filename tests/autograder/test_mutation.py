@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autograder import cli, mutation, stubs
+from autograder.digest import grader_digest
 from autograder.mutation import trials
 from autograder.mutation.candidates import Candidate, candidates, equivalents, sample
 from autograder.mutation.operators import Patch, patches
@@ -153,6 +154,7 @@ def test_results_of_another_state_of_the_grader_do_not_count(tmp_path: Path) -> 
     file = tmp_path / "memory.jsonl"
     Memory(file).add(Result("a", "check", 1.0))
     assert Memory(file).results == {"a": Result("a", "check", 1.0)}
+    assert json.loads(file.read_text())["state"] == grader_digest()
     noted = json.loads(file.read_text())
     file.write_text(json.dumps(noted | {"state": "another"}) + "\n")
     assert Memory(file).results == {}

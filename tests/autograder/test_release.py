@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -11,7 +12,6 @@ import subprocess
 import time
 import tomllib
 import zipfile
-import zlib
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,9 @@ from typer.testing import CliRunner
 
 from autograder import cli, release, stubs
 from autograder.inputs import known_secret
+from autograder.manifest import load
 from autograder.paths import REFERENCE, ROOT
-from autograder.release import archive, contents
+from autograder.release import archive, contents, handout
 from autograder.release.leaks import CANARY, leaks
 
 SOLUTION = (REFERENCE / "collectives.py").read_text()
@@ -71,8 +72,10 @@ def test_its_stubs_are_made_from_the_reference_whatever_lies_in_assignment(
 def test_its_problems_are_those_of_the_course_with_the_course_s_points(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    generated = contents.files()["assignment/problems.toml"]
-    assert generated == (REFERENCE / "problems.toml").read_bytes()
+    as_it_is = tomllib.loads(contents.files()["assignment/problems.toml"].decode())["problem"]
+    assert {one["id"]: one["points"] for one in as_it_is} == {
+        one.id: float(one.points) for one in load(REFERENCE).problems
+    }
     shutil.copytree(REFERENCE, tmp_path / "reference")
     course = '[problems]\noff = ["launch", "barrier"]\n[weights]\nall_reduce = 8.5\n'
     (tmp_path / "reference" / "course.toml").write_text(f'name = "Ours"\n{course}')
@@ -112,8 +115,9 @@ def test_its_dev_container_installs_what_is_pinned_and_torch_for_cpu(
 
 def test_its_readme_lists_every_problem_with_its_points(shipped: dict[str, bytes]) -> None:
     readme = shipped["README.md"].decode()
-    assert "| 1.7 All-reduce | 6 | collectives.py |" in readme
-    assert "| 6.6 " in readme
+    for one in load(REFERENCE).problems:
+        row = f"| {one.number} {one.title} | {float(one.points):g} | {one.module}.py |\n"
+        assert row in readme
     assert "<!--" not in readme
 
 
@@ -137,12 +141,51 @@ def test_it_unpacks_into_one_folder_with_plain_permissions(shipped: dict[str, by
     assert {member.date_time for member in members} == {(1980, 1, 2, 0, 0, 0)}
 
 
-def test_the_handout_comes_along_when_it_has_been_built(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder with a handout that has just been built from sources of its own."""
+    (tmp_path / "handouts").mkdir()
+    (tmp_path / "handouts" / "ddp.typ").write_text("= DDP")
+    monkeypatch.setattr(handout, "ROOT", tmp_path)
+    monkeypatch.setattr(handout, "HANDOUTS", tmp_path / "handouts")
+    before = handout.sources()
+    (tmp_path / "handouts" / "handout.pdf").write_bytes(b"%PDF-1.7")
+    (tmp_path / "handouts" / "handout.html").write_bytes(b"<p>DDP</p>")
+    handout.seal(before)
+    return tmp_path / "handouts"
+
+
+@pytest.mark.usefixtures("built")
+def test_the_handout_comes_along_when_it_was_built_from_the_sources_as_they_are() -> None:
+    files = contents.files()
+    assert handout.wrong() == ""
+    assert (files["handout.pdf"], files["handout.html"]) == (b"%PDF-1.7", b"<p>DDP</p>")
+    assert "handout.json" not in files
+
+
+OTHER = ["ddp.typ", "new.typ", "handout.pdf", "handout.html", "handout.json"]
+
+
+@pytest.mark.parametrize("changed", OTHER)
+def test_a_handout_of_other_sources_or_of_two_builds_is_refused(
+    built: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
-    (tmp_path / "handout.pdf").write_bytes(b"%PDF-1.7")
-    monkeypatch.setattr(contents, "HANDOUTS", tmp_path)
-    assert contents.files()["handout.pdf"] == b"%PDF-1.7"
+    (built / changed).write_text("= FSDP")
+    monkeypatch.setattr(release, "uncommitted", list)
+    told = "were not both built from the sources as they are now; run make handout"
+    with pytest.raises(release.ReleaseError, match=told):
+        release.make(solution=False)
+    assert handout.files() == {}
+
+
+@pytest.mark.parametrize("missing", ["handout.pdf", "handout.html"])
+def test_half_a_handout_is_refused(
+    built: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    (built / missing).unlink()
+    monkeypatch.setattr(release, "uncommitted", list)
+    with pytest.raises(release.ReleaseError, match=f"handouts/{missing} is missing"):
+        release.make(solution=False)
 
 
 def test_after_the_deadline_the_solution_comes_along_beside_the_stubs() -> None:
@@ -161,10 +204,6 @@ def test_after_the_deadline_the_solution_comes_along_beside_the_stubs() -> None:
 
 def test_nothing_leaks(shipped: dict[str, bytes]) -> None:
     assert leaks(shipped, known_secret().value) == []
-
-
-def pdf(text: str) -> bytes:
-    return b"%PDF-1.7\n1 0 obj\nstream\n" + zlib.compress(text.encode()) + b"\nendstream\n"
 
 
 LINE = max(region("all_reduce"), key=len).strip()
@@ -190,12 +229,29 @@ def test_solution_code_is_found_among_its_own_comments_and_without_them() -> Non
     assert "all_reduce in collectives.py" in leak.what
 
 
-@pytest.mark.parametrize("name", ["handout.html", "handout.pdf", "README.md"])
-def test_solution_code_is_found_in_what_people_read(name: str) -> None:
-    escaped = LINE.replace("<", "&lt;").replace(" ", " <b>", 1) + "</b>"
-    shown = {"handout.pdf": pdf(LINE), "handout.html": escaped.encode(), "README.md": LINE.encode()}
-    leak, *_ = leaks({name: shown[name]})
+ESCAPED = LINE.replace("<", "&lt;").replace(" ", " <b>", 1) + "</b>"
+FIGURE = base64.b64encode(f"<svg><text>{LINE.replace('<', '&lt;')}</text></svg>".encode()).decode()
+READ = {
+    "the page's words": ("handout.html", ESCAPED),
+    "a figure of the page": ("handout.html", f'<img src="data:image/svg+xml;base64,{FIGURE}">'),
+    "the README": ("README.md", LINE),
+}
+
+
+@pytest.mark.parametrize(("name", "shown"), READ.values(), ids=READ)
+def test_solution_code_is_found_in_what_people_read(name: str, shown: str) -> None:
+    leak, *_ = leaks({name: shown.encode()})
     assert "holds the solution of" in leak.what
+
+
+@pytest.mark.parametrize("name", ["handout.pdf", "assignment/notes.pdf"])
+def test_a_pdf_ships_only_beside_the_page_of_the_same_text_for_it_cannot_be_searched(
+    name: str,
+) -> None:
+    (leak,) = leaks({name: b"%PDF-1.7"})
+    assert "cannot be searched" in leak.what
+    told = leaks({name: b"%PDF-1.7", "handout.html": b"<p>words</p>"})
+    assert [leak.file for leak in told] == [one for one in [name] if one != "handout.pdf"]
 
 
 def test_a_reference_module_in_a_stubs_place_is_found() -> None:
@@ -276,6 +332,7 @@ def test_the_canary_stands_in_the_reference_the_checks_and_the_cases() -> None:
 def _committed(shipped: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "uncommitted", list)
     monkeypatch.setattr(release, "files", lambda *, solution: shipped)
+    monkeypatch.setattr(handout, "wrong", str)
 
 
 @pytest.mark.usefixtures("_committed")
@@ -309,6 +366,10 @@ def test_what_is_not_committed_is_named_before_anything_is_made(
         subprocess.run([*git, *command], check=True)
     monkeypatch.setattr(contents, "ROOT", tmp_path)
     assert contents.uncommitted() == []
+    (tmp_path / "handouts").mkdir()
+    (tmp_path / "handouts" / "new.typ").touch()
+    assert contents.uncommitted() == ["handouts/new.typ"]
+    (tmp_path / "handouts" / "new.typ").unlink()
     (tmp_path / "multirank" / "scratch.py").touch()
     assert contents.uncommitted() == ["multirank/scratch.py"]
     with pytest.raises(release.ReleaseError, match=r"Commit or remove:\n  multirank/scratch\.py"):

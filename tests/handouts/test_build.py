@@ -8,9 +8,12 @@ import zlib
 
 import pytest
 
+from autograder.inputs import known_secret
+from autograder.release import handout
+from autograder.release.leaks import leaks
 from handouts import build
 
-pytestmark = pytest.mark.slow  # 25 s, once
+pytestmark = pytest.mark.slow  # 25 s, twice
 
 
 def _pages(pdf: bytes) -> int:
@@ -39,6 +42,17 @@ def test_the_page_for_the_web_is_one_file_with_figures_and_formulas() -> None:
     assert page.count('<img src="data:image/svg+xml') == len(figures)
     assert not re.findall(r'(?:src|href)="(?!data:|#)(?!https?:)', page)
     assert all("alt=" in image for image in re.findall(r"<img[^>]*>", page))
+
+
+def test_a_release_takes_what_was_built_and_finds_nothing_in_it_that_must_not_be() -> None:
+    assert handout.wrong() == ""
+    assert leaks(handout.files(), known_secret().value) == []
+
+
+def test_the_same_sources_give_the_same_bytes_a_second_time() -> None:
+    first = handout.files()
+    build.main([])
+    assert handout.files() == first
 
 
 def test_the_picture_in_the_readme_is_what_is_drawn() -> None:

@@ -8,7 +8,7 @@ import html
 import json
 import keyword
 import re
-import tomllib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import multirank
 from autograder import cli
 from autograder.manifest import load
 from autograder.paths import REFERENCE, ROOT
+from handouts import build
 from handouts.build import HERE, compiled, marked, write_data
 from handouts.numbers import numbers
 from multirank.gallery import GALLERY
@@ -119,9 +120,31 @@ def test_a_name_that_does_not_exist_is_found() -> None:
 # --- Points ---------------------------------------------------------------------------------------
 
 
-def test_the_point_boxes_are_those_of_the_manifest() -> None:
-    page = compiled("handout", "html", with_figures=False).decode()
-    problems = tomllib.loads((REFERENCE / "problems.toml").read_text())
+COURSES = {
+    "as it is": None,
+    "of other points": 'name = "Ours"\n[problems]\noff = ["launch"]\n[weights]\nall_reduce = 8',
+    "without a part": 'name = "Ours"\n[problems]\noff = PIPELINE',
+}
+
+
+@pytest.mark.parametrize("course", COURSES.values(), ids=COURSES)
+def test_the_point_boxes_are_those_of_the_manifest_as_the_course_changes_it(
+    course: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = REFERENCE
+    if course is not None:
+        pipeline = [one.id for one in load(REFERENCE).problems if one.part == "pipeline"]
+        reference = tmp_path / "reference"
+        shutil.copytree(REFERENCE, reference)
+        (reference / "course.toml").write_text(course.replace("PIPELINE", json.dumps(pipeline)))
+    monkeypatch.setattr(build, "REFERENCE", reference)
+    write_data()
+    try:
+        page = compiled("handout", "html", with_figures=False).decode()
+    finally:
+        monkeypatch.undo()
+        write_data()
+    manifest = load(reference)
     boxes = re.findall(r'<section class="panel points">(.*?)</section>', page, re.DOTALL)
     told = [
         [html.unescape(re.sub(r"<[^>]+>", "", cell)) for cell in re.findall(r"<td.*?</td>", box)]
@@ -129,13 +152,13 @@ def test_the_point_boxes_are_those_of_the_manifest() -> None:
     ]
     assert [cell for box in told for cell in box] == [
         cell
-        for one in problems["problem"]
-        for cell in (one["number"], one["title"], f"{one['module']}.py", str(one["points"]))
+        for one in manifest.problems
+        for cell in (one.number, one.title, f"{one.module}.py", f"{float(one.points):g}")
     ]
-    for part, box in zip(problems["part"], boxes, strict=True):
-        points = sum(one["points"] for one in problems["problem"] if one["part"] == part["id"])
-        assert f"{html.escape(part['title'])}: {points} point" in box
-    assert f"{load(REFERENCE).total_points} points" in page
+    for part, box in zip(manifest.parts, boxes, strict=True):
+        points = sum(one.points for one in manifest.problems if one.part == part.id)
+        assert f"{html.escape(part.title)}: {float(points):g} point" in box
+    assert f"{float(manifest.total_points):g} points" in page
 
 
 def test_a_problem_that_is_mentioned_by_number_exists() -> None:
@@ -147,7 +170,8 @@ def test_a_problem_that_is_mentioned_by_number_exists() -> None:
 # --- Numbers --------------------------------------------------------------------------------------
 
 _UNIT = re.compile(
-    r"(?<![\w.#])\d[\d,.]*(?:\s|~)?(?:TB|GB|MB|kB|KiB|MiB|GiB|Gb|TFLOP|years|days|hours)\b(?:/s)?"
+    r"(?<![\w.#/\u2212-])\d[\d,.]*(?:\s|~)?"
+    r"(?:TB|GB|MB|kB|KiB|MiB|GiB|Gb|TFLOP|years|days|hours|s|ms|µs|times)\b(?:/s)?"
 )
 _MARKED = re.compile(r"#(?:fact|given)\[[^\]]*\]|#num\(\"[^\"]*\"\)")
 
@@ -156,14 +180,20 @@ def test_every_number_with_a_unit_is_computed_or_marked_as_a_fact_or_as_given() 
     typed = []
     for path in SOURCES:
         text = _text(path)
-        for pattern in (r'#(?:run|code)\(".*?"[,)]', r'"import .*?",\n', _MARKED.pattern):
+        for pattern in (
+            r'#(?:run|code)\(".*?"[,)]',
+            r'"import .*?",\n',
+            _MARKED.pattern,
+            r"\$[^$]*\$",
+        ):
             text = re.sub(pattern, "", text, flags=re.DOTALL)
         typed += [f"{path.name}: {match}" for match in _UNIT.findall(text)]
     assert not typed
 
 
 def test_a_typed_number_is_found() -> None:
-    assert _UNIT.findall("it needs 112 GB of memory") == ["112 GB"]
+    text = "it needs 112 GB of memory, 32 ms, and 2.4 times the bytes: n\u22121 times, n/2 times"
+    assert _UNIT.findall(text) == ["112 GB", "32 ms", "2.4 times"]
     assert not _UNIT.findall(_MARKED.sub("", 'it needs #num("zero-ddp"), #fact[80 GB]'))
 
 
