@@ -1,9 +1,9 @@
 """A spawned worker: a process that is a rank of one world after another.
 
 Where processes cannot be forked, importing torch would cost every rank seconds. So a worker that
-has served its world puts back what programs change, and serves the next: of installed modules, the
-functions that programs replace. A thread or a child that is still there, or a change of user, cannot
-be put back and ends it, and the pool starts another one.
+has served its world puts back what programs change, and serves the next: in installed modules, the
+functions that programs replace. A thread or a child that is still there, or a change of user,
+cannot be put back and ends it, and the pool starts another one.
 """
 
 from __future__ import annotations
