@@ -54,8 +54,8 @@ def test_the_reference_and_the_stubs_are_not_odd_nor_is_an_edited_solution() -> 
 def test_what_was_handed_out_is_not_odd_until_it_is_changed() -> None:
     progress = reference_files()["progress.py"]
     assert suspicions({"progress.py": progress}) == []
-    (odd, *_) = suspicions({"progress.py": progress + b"\n"})
-    assert "starts processes" in odd
+    odd = suspicions({"progress.py": progress + b"\n"})
+    assert any("starts processes" in flag for flag in odd)
 
 
 @pytest.mark.parametrize(
