@@ -106,6 +106,7 @@ def _serve(
                 return False  # a child that the function forked; only the rank answers
             if threading.active_count() > 1:
                 recorder.write("unsure")
+            watch.look_at_futures()
             recorder.flush()
             try:
                 _answer(connection, answer)

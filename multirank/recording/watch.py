@@ -78,6 +78,7 @@ _recorder: Recorder
 _next_group: tuple[str, list[int]] = ("", [])  # name and ranks of the one that is being made
 _life = 0  # of the default group, which a program may destroy and make again
 _we: tuple[int, int]  # our rank, and the size of the world
+_futures: dict[int, tuple[Any, WatchedWork]] = {}  # by operation, of those not seen complete
 
 
 class WatchedWork(Work):
@@ -120,7 +121,8 @@ class WatchedWork(Work):
 
     def get_future(self) -> Any:
         future = self._work.get_future()
-        future.add_done_callback(lambda _: self._complete())
+        _futures[self._number] = future, self
+        future.add_done_callback(lambda _: _look_at_future(self._number))
         asker = sys._getframe(1).f_code.co_filename
         if asker.startswith(_AUTOGRAD):  # a C++ reducer, in the midst of a backward
             self._wait_when_backward_ends()
@@ -413,13 +415,24 @@ def _refuse_strided(name: str, tensors: Sequence[torch.Tensor]) -> None:
         )
 
 
+def look_at_futures() -> None:
+    """Records what is complete by now: who waits for a future goes on before its callbacks run."""
+    for number in [*_futures]:
+        _look_at_future(number)
+
+
+def _look_at_future(number: int) -> None:
+    found = _futures.get(number)
+    if found and found[0].done() and _futures.pop(number, None):
+        found[1]._complete()
+
+
 def install(recorder: Recorder, rank: int, world_size: int) -> None:
     """From now on every group that this process makes is watched, and recorded here."""
     global _recorder, _we, _life
     _recorder, _we, _life = recorder, (rank, world_size), 0
+    _futures.clear()
     torch_names: Any = c10d
-    if torch_names.ProcessGroupGloo is WatchedGloo:
-        return  # a spawned worker's next world
     torch_names.ProcessGroupGloo = WatchedGloo
     if c10d.is_nccl_available():
         torch_names.ProcessGroupNCCL = _watched_nccl(torch_names.ProcessGroupNCCL)
