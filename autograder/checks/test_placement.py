@@ -190,7 +190,7 @@ def test_critical_batch_size(judge: Judge) -> None:
 
 @problem("placement", share="3/20", kind="edges", function="choose_parallelism")
 def test_edges(judge: Judge) -> None:
-    """One device; measurements without noise; bad arguments raise ValueError."""
+    """One device; an exact fit; measurements without noise; bad arguments raise ValueError."""
     one = {"state_bytes": 1e9, "device_bytes": 1e9, "devices": 1, "devices_per_node": 1}
     noise = {"small_batch": 8, "small_squared_norm": 3, "large_batch": 64, "large_squared_norm": 2}
     steps = {"small_batch": 8, "small_steps": 3e3, "large_batch": 64, "large_steps": 2e3}
@@ -198,6 +198,7 @@ def test_edges(judge: Judge) -> None:
         judge,
         [
             (SIZES, one),
+            (SIZES, one | {"state_bytes": 2e9, "devices": 8, "devices_per_node": 4}),
             *((NOISE_SCALE, noise | more) for more in ({}, {"small_squared_norm": 2})),
             *((CRITICAL, steps | more) for more in ({}, {"small_steps": 2e3})),
         ],
