@@ -20,7 +20,8 @@ import pytest
 from autograder.paths import REFERENCE
 from autograder.release import archive, contents
 
-FIRST_ANSWER, ALL = 120.0, 60.0  # seconds, at most; on two cores, with a warm package cache
+# Seconds, at most; on two cores, with a warm package cache.
+FIRST_ANSWER, ALL, PROVEN = 120.0, 60.0, 120.0
 # Ours, which a student's shell does not have.
 _OURS = ("PYTHONPATH", "VIRTUAL_ENV", "MULTIRANK_ZYGOTE")
 
@@ -45,13 +46,19 @@ def typed(folder: Path, command: str) -> tuple[int, str, float]:
     return done.returncode, done.stdout, time.monotonic() - started
 
 
-@pytest.mark.slow  # 90 s
+def unpack(into: Path, *, solution: bool = False) -> Path:
+    """The folder of a release that is made there."""
+    with zipfile.ZipFile(io.BytesIO(archive.pack(contents.files(solution=solution)))) as packed:
+        packed.extractall(into)
+    return into / "distributed-training"
+
+
+@pytest.mark.slow  # 100 s
 def test_unpacked_beside_nothing_the_stub_fails_as_it_should_and_the_solution_passes(
     tmp_path: Path,
 ) -> None:
-    with zipfile.ZipFile(io.BytesIO(archive.pack(contents.files()))) as packed:
-        packed.extractall(tmp_path)
-    folder = tmp_path / "distributed-training"
+    started = time.monotonic()
+    folder = unpack(tmp_path)
     readme = (folder / "README.md").read_text()
     install = "pip install -c constraints.txt -e ."
     first = "pytest tests/assignment/test_collectives.py -k broadcast"
@@ -74,10 +81,26 @@ def test_unpacked_beside_nothing_the_stub_fails_as_it_should_and_the_solution_pa
     code, said, seconds = typed(folder, "pytest tests/assignment -n 2 -q")
     assert code == 0, said
     assert "5.6  run_schedule" in said
+    proven = time.monotonic() - started
     print(
         f"environment {made:.0f} s, packages {installed:.0f} s, first answer {answered:.0f} s, "
-        f"all public tests {seconds:.0f} s"
+        f"all public tests {seconds:.0f} s, the release proven {proven:.0f} s"
     )
+
+    unpack(tmp_path, solution=True)  # over what is there: the stubs again
+    told = (folder / "README.md").read_text()
+    assert "    pytest tests/assignment --implementation solution\n" in told
+    assert "    diff assignment/collectives.py solution/collectives.py\n" in told
+    one = "pytest tests/assignment/test_accounting.py -q"
+    code, said, _ = typed(folder, one)
+    assert code == 1, said
+    code, said, _ = typed(folder, f"{one} --implementation solution")
+    assert code == 0, said
+    code, said, _ = typed(folder, "diff assignment/collectives.py solution/collectives.py")
+    assert code == 1, said
+    assert "NotImplementedError" in said
+
     shutil.rmtree(folder / ".venv")  # gigabytes
     assert answered <= FIRST_ANSWER
     assert seconds <= ALL
+    assert proven <= PROVEN
