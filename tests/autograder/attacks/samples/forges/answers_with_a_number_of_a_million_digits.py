@@ -1,7 +1,7 @@
 # Answers with a number of a million digits.
 #
 # unconfined: yes
-# says: no answer | exit
+# says: more than 64 bits
 
 ANSWER = b'{"result": {"outputs": {"entered": ["list", ["int", "0x' + b"f" * 1_000_000 + b'"]]}, "replaced": ["list"]}}'
 
