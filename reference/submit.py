@@ -132,7 +132,8 @@ def cannot_be_imported(modules: Sequence[str]) -> dict[str, str]:
         except subprocess.TimeoutExpired as late:
             told = late.stdout or b""
             why = f"importing it takes over {_IMPORT_SECONDS} s"
-        said = re.findall("\0(.*?)\0(.*?)\0", told.decode(errors="replace"), re.DOTALL)
+        found = re.findall("\0(.*?)\0(.*?)\0", told.decode(errors="replace"), re.DOTALL)
+        said = [(name, error) for name, error in found if name in ("", *left)]  # and no module's
         broken |= {name: error.partition("\n")[0] for name, error in said if error}
         last = said[-1][0] if said else left[0]
         if not last:  # the end
