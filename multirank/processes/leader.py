@@ -118,7 +118,7 @@ class Leader:
                 received = receive_frame(self._connection)
                 if received is None:
                     return
-                signal_ranks(received[0], self._pids)
+                signal_ranks(received[0], self._pids, top=[os.getpid()])
                 tell(self._connection, done=received[0].decode())
 
     def _reap(self) -> None:

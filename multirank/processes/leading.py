@@ -10,7 +10,9 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Iterable
+import time
+from collections.abc import Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 from .wire import receive_frame, send_frame
@@ -36,15 +38,52 @@ def receive_setup(connection: socket.socket) -> tuple[bytes, list[list[int]]] | 
     return frames[0][0], [descriptors for _, descriptors in frames]
 
 
-def signal_ranks(request: bytes, pids: Iterable[int]) -> None:
-    """Does to the ranks, children of this process, what the parent asks for."""
-    number = {
-        b"stacks": signal.SIGUSR1,
-        b"hold": signal.SIGSTOP,
-        b"release": signal.SIGCONT,
-    }[request]
+def signal_ranks(request: bytes, ranks: Collection[int], top: Collection[int]) -> None:
+    """Does to the ranks, children of this process, what the parent asks for.
+
+    Whoever is stopped gives the machine to others: so what the ranks have started stops, too.
+
+    top: everything that the ranks have started descends from these, the ranks themselves or us.
+    """
+    if request == b"stacks":
+        _signal(ranks, signal.SIGUSR1)
+    elif request == b"release":
+        _signal({*ranks, *descendants(top)}, signal.SIGCONT)
+    else:
+        _hold(ranks, top)
+
+
+def descendants(pids: Collection[int]) -> dict[int, str]:
+    """What descends from these processes, with its state as a letter (proc(5)); where there is no
+    /proc, nothing."""
+    by_parent: dict[int, dict[int, str]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            # a process may be called what it likes, but fields follow the last parenthesis
+            state, parent = stat.read_bytes().rpartition(b")")[2].split()[:2]
+            by_parent.setdefault(int(parent), {})[int(stat.parent.name)] = state.decode()
+    found: dict[int, str] = {}
+    generation = set(pids)
+    while generation:
+        children = [by_parent.get(pid, {}) for pid in generation]
+        generation = {pid for own in children for pid in own}.difference(found)
+        for own in children:
+            found |= own
+    return found
+
+
+def _signal(pids: Iterable[int], number: int) -> None:
     for pid in pids:
-        os.kill(pid, number)
-    if number == signal.SIGSTOP and hasattr(os, "waitid"):  # which takes a moment
-        for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _hold(ranks: Collection[int], top: Collection[int]) -> None:
+    """Returns when all are stopped, which takes a moment, in which they may start others."""
+    _signal(ranks, signal.SIGSTOP)
+    if hasattr(os, "waitid"):
+        for pid in ranks:
             os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    while running := [pid for pid, state in descendants(top).items() if state in "RS"]:
+        _signal(running, signal.SIGSTOP)
+        time.sleep(0.001)

@@ -254,7 +254,8 @@ class _World:
                     received = receive_frame(self._connection)
                     if received is None:
                         return
-                    signal_ranks(received[0], [worker.process.pid for worker in self._serving])
+                    ranks = [worker.process.pid for worker in self._serving]
+                    signal_ranks(received[0], ranks, top=ranks)
                     tell(self._connection, done=received[0].decode())
                 self._look_for_the_dead()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import random
@@ -38,6 +39,11 @@ def summed() -> torch.Tensor:
     tensor = torch.full((3,), float(dist.get_rank()))
     dist.all_reduce(tensor)
     return tensor
+
+
+def state(pid: int) -> str:
+    """Of a process, as a letter (proc(5)); "T" is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 # ---------------------------------------------------------------- worlds
@@ -159,9 +165,6 @@ def test_a_held_world_stands_still_until_it_is_released() -> None:
 
 
 def test_held_ranks_are_stopped_processes() -> None:
-    def state(pid: int) -> str:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
     def keep_busy() -> int:
         def count() -> None:
             while True:
@@ -178,6 +181,54 @@ def test_held_ranks_are_stopped_processes() -> None:
             world.release()
         assert world.call(rank).results == [0, 1]
         assert "T" not in [state(pid) for pid in pids]
+
+
+def test_what_ranks_have_started_is_held_with_them() -> None:
+    def start_two() -> list[int]:
+        """A child, and an orphan of its own session, both busy."""
+        reading, writing = os.pipe()
+        if (child := os.fork()) == 0:
+            if (orphan := os.fork()) == 0:
+                os.setsid()
+                while True:
+                    pass
+            os.write(writing, b"%d" % orphan)
+            os._exit(0)
+        os.waitpid(child, 0)
+        orphan = int(os.read(reading, 20))
+        if (child := os.fork()) == 0:
+            while True:
+                pass
+        return [child, orphan]
+
+    with World(2) as world:
+        pids = [pid for own in world.call(start_two).results for pid in own]
+        for _ in range(3):
+            world.hold()
+            assert [state(pid) for pid in pids] == ["T"] * 4
+            world.release()
+            assert "T" not in [state(pid) for pid in pids]
+
+
+def test_a_rank_that_keeps_forking_is_held_all_the_same() -> None:
+    def fork_on() -> None:
+        def forever() -> None:
+            while True:
+                if os.fork() == 0:
+                    time.sleep(0.05)
+                    os._exit(0)
+                with contextlib.suppress(ChildProcessError):
+                    while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                        pass
+
+        threading.Thread(target=forever, daemon=True).start()
+
+    with World(1) as world:
+        world.call(fork_on)
+        for _ in range(10):
+            world.hold()
+            world.release()
+        assert world.call(rank).results == [0]
 
 
 def test_worlds_may_be_used_from_several_threads() -> None:
