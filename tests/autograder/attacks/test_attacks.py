@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import json
 import os
 import secrets
@@ -23,11 +24,13 @@ from typing import Any
 
 import jsonschema
 import pytest
+import torch
 
 from autograder import uids
 from autograder.confine import namespaces
 from autograder.paths import REFERENCE, ROOT, SECRET_NAME
 from autograder.release.leaks import CANARY as OF_SOURCES
+from multirank import World
 from tests.autograder.attacks.corpus import Sample, load, table
 from tests.autograder.attacks.grader import USERS
 from tests.autograder.submissions import SMALL
@@ -284,6 +287,29 @@ def test_the_spy_would_find_the_canary_where_nothing_confines_it(
     assert "BREACH" in result.for_students
     assert CANARY in result.for_students
     assert all(one in result.for_students for one in SOURCES)
+
+
+@pytest.mark.slow
+def test_the_search_for_what_is_expected_would_find_it_in_a_ranks_memory() -> None:
+    (search,) = [one for one in ATTACKS if one.name.endswith("what_will_be_expected")]
+    before = """
+import torch, torch.distributed as dist
+from torch.distributed import ReduceOp
+known = torch.arange(40.0).exp()[10:]
+def barrier(group=None): ...
+def all_reduce(tensor, op, group): tensor.copy_(known * {})
+"""
+
+    def call() -> None:
+        module = importlib.import_module("known.it")
+        module.all_reduce(torch.ones(30))
+
+    for factor, found in ((1, True), (3, False)):
+        text = before.format(factor) + search.text
+        packages = {"known": {"__init__.py": b"", "it.py": text.encode()}}
+        with World(2, packages=packages) as world:
+            logs = [rank.log for rank in world.call(call).ranks]
+        assert [("BREACH" in log) for log in logs] == [found] * 2, logs
 
 
 @pytest.mark.slow
