@@ -78,7 +78,7 @@ def require_numbers(
         "bad": [[one.function, dict(one.arguments)] for one in bad],
     }
     (answer,) = judge.run(_CASE, [[inputs]])
-    numbers, raised = answer.get(0, "numbers", list), answer.get(0, "raised", list)
+    numbers, raised = answer.plain(0, "numbers"), answer.plain(0, "raised")
     if len(numbers) != len(calls) or len(raised) != len(bad):
         raise CheckFailed("rank 0 gave no answer")
     answers = [

@@ -125,7 +125,7 @@ def require_refusals(
         raise
     compare(judge, good, drawn, right)
     for rank in good.group:
-        raised = refused.get(rank, "raised", list)
+        raised = refused.plain(rank, "raised")
         for place, (function, _, what) in enumerate(calls):
             found = raised[place] if place < len(raised) else "nothing"
             if found != "ValueError":

@@ -90,19 +90,34 @@ class Answer:
             raise CheckFailed(f"rank {rank} gave no answer")
         return found
 
+    def plain(self, rank: int, name: str) -> list[Any]:
+        """A list in which numbers, texts, lists and dictionaries stand, and no tensor: what does
+        not even compare with a number as one would expect.
 
-def _has_an_absurd_number(outputs: object) -> bool:
-    """Python even refuses to print an integer of many digits."""
-    todo = [outputs]
+        Raises:
+            CheckFailed: there is none, or a tensor stands in it.
+        """
+        found = self.get(rank, name, list)
+        if any(isinstance(one, torch.Tensor) for one in _within(found)):
+            raise CheckFailed(f"rank {rank} gave no answer")
+        return found
+
+
+def _within(value: object) -> Iterator[object]:
+    """Everything in it, however deep, itself included."""
+    todo = [value]
     while todo:
         one = todo.pop()
+        yield one
         if isinstance(one, dict):
             todo += one.values()
         elif isinstance(one, list):
             todo += one
-        elif isinstance(one, int) and not -(2**63) <= one < 2**63:
-            return True
-    return False
+
+
+def _has_an_absurd_number(outputs: object) -> bool:
+    """Python even refuses to print an integer of many digits."""
+    return any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in _within(outputs))
 
 
 @dataclass(frozen=True, eq=False)

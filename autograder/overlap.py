@@ -98,7 +98,7 @@ def require_buckets(drawn: Drawn, answer: Answer, step: int) -> None:
     training = drawn.training
     weights = trainable(training.weights)
     for rank in training.group:
-        own = [one for one in answer.get(rank, "buckets", list) if isinstance(one, int)]
+        own = [one for one in answer.plain(rank, "buckets") if isinstance(one, int)]
         sent = issued_in(answer.trace, rank, f"step {step}")
         what = f"rank {rank}, in a step with a cap of {training.cap:g} bytes"
         count = max(len(own), len(buckets_of(weights, training.cap)))

@@ -198,7 +198,7 @@ def told_schedules(judge: Judge, function: str, sizes: Sequence[tuple[int, int]]
     case = Case("pipeline_parallel", "schedules", 1, process_group=False)
     inputs = {"function": function, "sizes": [list(one) for one in sizes]}
     (answer,) = judge.run(case, [[inputs]], facts=[{"function": function}])
-    lengths = [one for one in answer.get(0, "lengths", list) if isinstance(one, int)]
+    lengths = [one for one in answer.plain(0, "lengths") if isinstance(one, int)]
     codes = iter(array(answer.get(0, "actions", Tensor)).values.ravel().tolist())
     if len(lengths) != sum(p for p, _ in sizes):
         raise CheckFailed("rank 0 gave no answer")
@@ -216,7 +216,7 @@ def require_refusals(judge: Judge, calls: Sequence[tuple[str, list[Any], str]]) 
     """
     case = Case("pipeline_parallel", "refusals", 1, process_group=False)
     (answer,) = judge.run(case, [[{"calls": [[name, given] for name, given, _ in calls]}]])
-    raised = answer.get(0, "raised", list)
+    raised = answer.plain(0, "raised")
     for place, (name, _, what) in enumerate(calls):
         if raised[place : place + 1] != ["ValueError"]:
             raise CheckFailed(f"{name} with {what} must raise ValueError")
@@ -239,7 +239,7 @@ def require_figures(
     case = Case("pipeline_parallel", "figures", 1, process_group=False)
     inputs = {"function": function, "schedules": as_json(schedules)}
     (answer,) = judge.run(case, [[inputs]], facts=[{"function": function}])
-    found = [_numbers(one) for one in answer.get(0, "found", list)]
+    found = [_numbers(one) for one in answer.plain(0, "found")]
     wrong = [
         place
         for place, schedule in enumerate(schedules)
@@ -535,7 +535,7 @@ def require_trained(ran: Ran) -> None:
     shares = sizes / sizes.sum()
     last = training.ranks[-1]
     for stage, rank in enumerate(training.ranks):
-        order = [tuple(one) for one in answer.get(rank, "order", list) if isinstance(one, list)]
+        order = [tuple(one) for one in answer.plain(rank, "order") if isinstance(one, list)]
         if order != training.schedule[stage] * training.times:
             raise CheckFailed(
                 f"{training}: stage {stage} does not compute its actions, each once and in their "

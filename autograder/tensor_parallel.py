@@ -764,7 +764,7 @@ def require_refusals(judge: Judge, good: Scenario, bad: Sequence[BadCall]) -> No
     case = Case("tensor_parallel", "refusals", good.setting.world_size)
     (answer,) = judge.run(case, [[inputs] * good.setting.world_size], facts=[told])
     for rank in good.setting.ranks:
-        raised = answer.get(rank, "raised", list)
+        raised = answer.plain(rank, "raised")
         for one, found in zip(bad, [*raised, *["nothing"] * len(bad)], strict=False):
             if found != "ValueError":
                 raise CheckFailed(

@@ -129,7 +129,7 @@ def events(answer: Answer, probe: Probe) -> list[list[Any]]:
     Raises:
         CheckFailed: it is not what a device notes down.
     """
-    return [checked_events(rank, answer.get(rank, "events", list)) for rank in probe.ranks]
+    return [checked_events(rank, answer.plain(rank, "events")) for rank in probe.ranks]
 
 
 def checked_events(rank: int, found: object) -> list[Any]:

@@ -68,7 +68,7 @@ def _require_messages(answer: Answer, members: tuple[int, ...]) -> None:
 
 
 def _time(answer: Answer, rank: int, what: str, turn: int) -> float:
-    times = answer.get(rank, what, list)
+    times = answer.plain(rank, what)
     if len(times) <= turn or not isinstance(time := times[turn], float):
         raise CheckFailed(f"rank {rank} gave no answer")
     return time

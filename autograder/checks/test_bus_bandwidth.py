@@ -94,7 +94,7 @@ def _run(judge: Judge, *calls: tuple[Calls, Calls]) -> list[Answer]:
 
 def _numbers(answer: Answer, name: str, count: int) -> list[float | str]:
     """Numbers, or names of what was raised in their place."""
-    found = [one for one in answer.get(0, name, list) if isinstance(one, float | str)]
+    found = [one for one in answer.plain(0, name) if isinstance(one, float | str)]
     if len(found) != count:
         raise CheckFailed("rank 0 gave no answer")
     return found

@@ -109,7 +109,7 @@ def _start(
 
 def _calls(answer: Answer, count: int) -> list[dict[str, Any]]:
     """What the case tells of each call."""
-    calls = _dictionaries(answer.get(0, "calls", list))
+    calls = _dictionaries(answer.plain(0, "calls"))
     if len(calls) != count:
         raise CheckFailed("rank 0 gave no answer")
     return calls

@@ -103,7 +103,7 @@ def _measure(
     (answer,) = judge.run(probe.case("measure"), [inputs], facts=[probe.facts])
     told = {}
     for rank in probe.ranks:
-        given = [one for one in answer.get(rank, "measurements", list) if isinstance(one, dict)]
+        given = [one for one in answer.plain(rank, "measurements") if isinstance(one, dict)]
         if len(given) != len(calls):
             raise CheckFailed(f"rank {rank} gave no answer")
         told[rank] = [

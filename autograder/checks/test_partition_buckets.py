@@ -101,7 +101,7 @@ def require_buckets(judge: Judge, calls: Sequence[Call]) -> None:
     """
     inputs = {"calls": [[[one.described() for one in some], megabytes(cap)] for some, cap in calls]}
     (answer,) = judge.run(_CASE, [[inputs]])
-    found = answer.get(0, "buckets", list)
+    found = answer.plain(0, "buckets")
     if len(found) != len(calls):
         raise CheckFailed("rank 0 gave no answer")
     for (some, cap), buckets in zip(calls, found, strict=True):

@@ -23,7 +23,7 @@ def test_partition(judge: Judge) -> None:
 def _require_partitions(judge: Judge, calls: Sequence[tuple[int, int]]) -> None:
     case = Case("pipeline_parallel", "partitions", 1, process_group=False)
     (answer,) = judge.run(case, [[{"calls": [list(call) for call in calls]}]])
-    found = answer.get(0, "found", list)
+    found = answer.plain(0, "found")
     if len(found) != len(calls):
         raise CheckFailed("rank 0 gave no answer")
     for (layers, stages), parts in zip(calls, found, strict=True):

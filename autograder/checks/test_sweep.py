@@ -47,7 +47,7 @@ def test_each_size_is_measured(judge: Judge) -> None:
                     f"times, not {calls} times each: {probe.warmup} to warm up and "
                     f"{probe.iterations} that are timed"
                 )
-            rows = answer.get(rank, "measurements", list)
+            rows = answer.plain(rank, "measurements")
             for place, size in enumerate(sizes):
                 what = f"rank {rank}: row {place + 1} of sweep"
                 one = measured(rank, rows[place] if place < len(rows) else None)
@@ -99,7 +99,7 @@ def _require_rows(
     """A row for each size, with that size."""
     dtype = judge.facts["dtype"]
     for rank in probe.ranks if probe else range(RANKS):
-        rows = answer.get(rank, "measurements", list)
+        rows = answer.plain(rank, "measurements")
         if answer.get(rank, "rows", int) != len(sizes) or len(rows) != len(sizes):
             raise CheckFailed(
                 f"rank {rank}: sweep returns {answer.get(rank, 'rows', int)} measurements for "

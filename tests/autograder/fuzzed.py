@@ -20,6 +20,7 @@ import torch
 
 from autograder.failure import CheckFailed
 from autograder.grade import Grade
+from autograder.inputs import Seed, known_secret
 from autograder.judge import Answer, Case, Judge
 from autograder.manifest import Manifest
 from multirank import Operation, Trace
@@ -41,6 +42,11 @@ _JUNK: tuple[Any, ...] = (
 _NAMES = ("send", "recv", "all_reduce", "barrier", "new_group", "broadcast", "a name", "")
 
 
+Path = tuple[str | int, ...]
+Place = tuple[str, int, int, Path]
+"""Of something in an answer: how and in which call it came, from which rank, keys and indices."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Replayed:
     """In the place of a `LiveWorld`."""
@@ -57,6 +63,8 @@ class Recorded:
 
     def __init__(self, manifest: Manifest, only: Sequence[str] = ()) -> None:
         self.junk: random.Random | None = None
+        self._thing: Any = None
+        self._chosen: dict[tuple[bytes, str, int], tuple[int, Path]] = {}
         self._manifest, self._only = manifest, only
         self._answers: dict[tuple[bytes, str, int], list[Answer]] = {}
         self._calls: Counter[tuple[bytes, str]] = Counter()
@@ -66,13 +74,50 @@ class Recorded:
         with self._in_the_place_of_worlds(recording=True):
             grade = graded(reference_files(), self._only, manifest=self._manifest)
         assert {row.outcome for row in grade.rows if row.seconds is not None} == {"passed"}
+        self._checks = {
+            Seed.of(known_secret(1), row.check_id).key: row.check_id for row in grade.rows
+        }
 
     def grade(self, seed: int) -> Grade:
         """Everything once, with junk by this number."""
         self.junk = random.Random(seed)
+        return self._again(self._only)
+
+    @property
+    def most_places(self) -> int:
+        """Of the check whose answers have most."""
+        return max(map(len, self._places().values()))
+
+    def grade_with(self, thing: Any, number: int) -> Grade:
+        """Every check that has such a place once, with this thing in it."""
+        self.junk = None
+        self._thing = thing
+        self._chosen = {
+            (key, kind, call): (rank, path)
+            for key, places in self._places().items()
+            for kind, call, rank, path in places[number : number + 1]
+        }
+        try:
+            return self._again([self._checks[key] for key, _, _ in self._chosen])
+        finally:
+            self._chosen = {}
+
+    def _places(self) -> dict[bytes, list[Place]]:
+        """Where there is something of a kind in the answers of a check, for each kind once: what
+        stands in a list is of one kind, and so is what the ranks return in all calls."""
+        found: dict[bytes, dict[tuple[str, Path], Place]] = {}
+        for (key, kind, call), (*_, answer) in self._answers.items():
+            if kind in ("run", "live"):
+                for rank, output in enumerate(answer.outputs):
+                    for path in _paths(output):
+                        of_check = found.setdefault(key, {})
+                        of_check.setdefault((kind, path), (kind, call, rank, path))
+        return {key: list(of_check.values()) for key, of_check in found.items()}
+
+    def _again(self, only: Sequence[str]) -> Grade:
         self._calls.clear()
         with self._in_the_place_of_worlds(recording=False):
-            return graded(reference_files(), self._only, manifest=self._manifest)
+            return graded(reference_files(), only, manifest=self._manifest)
 
     @contextlib.contextmanager
     def _in_the_place_of_worlds(self, recording: bool) -> Iterator[None]:
@@ -85,11 +130,18 @@ class Recorded:
             return judge.seed.key, kind, call
 
         def given(judge: Judge, kind: str, facts: Sequence[Mapping[str, str]]) -> list[Answer]:
-            answers = self._answers.get(place(judge, kind))
+            where = place(judge, kind)
+            answers = self._answers.get(where)
             if answers is None:
                 raise CheckFailed("nothing was recorded for this call")
             if facts:
                 judge.note(facts[-1])
+            if where in self._chosen:
+                rank, path = self._chosen[where]
+                *others, last = answers
+                outputs = list(last.outputs)
+                outputs[rank] = _replaced(outputs[rank], path, self._thing)
+                return [*others, replace(last, outputs=outputs)]
             damage = kind in ("run", "live") and self.junk is not None
             return [self._damaged(one) if damage else one for one in answers]
 
@@ -136,6 +188,25 @@ class Recorded:
         if junk.random() < 0.2:
             trace = replace(trace, operations=_damage_operations(junk, trace))
         return replace(answer, outputs=outputs, trace=trace)
+
+
+def _paths(value: Any) -> Iterator[Path]:
+    """To everything in a value; of what stands in a list to the first."""
+    yield ()
+    inner: Mapping[Any, Any] = value if isinstance(value, dict) else {}
+    if isinstance(value, list):
+        inner = dict(enumerate(value[:1]))
+    for key, one in inner.items():
+        for path in _paths(one):
+            yield (key, *path)
+
+
+def _replaced(value: Any, path: Path, thing: Any) -> Any:
+    if not path:
+        return thing
+    changed = copy.copy(value)
+    changed[path[0]] = _replaced(value[path[0]], path[1:], thing)
+    return changed
 
 
 def _damage(junk: random.Random, value: Any) -> Any:

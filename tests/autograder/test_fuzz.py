@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +65,28 @@ def test_no_answer_of_a_rank_breaks_a_check(seed: int, small: Recorded, tmp_path
 @pytest.mark.parametrize("seed", range(MANY))
 def test_no_answer_breaks_any_check(seed: int, everything: Recorded, tmp_path: Path) -> None:
     require_no_fault(everything.grade(seed), tmp_path)
+
+
+OTHERS = {
+    "a tensor": torch.arange(5),
+    "an empty tensor": torch.zeros(2, 0),
+    "no number": torch.full((3,), float("nan")),
+    "nothing": None,
+    "a text": "text",
+    "a number": -1,
+    "a list": [[torch.arange(5)], "text"],
+    "a dictionary": {"": torch.arange(5)},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("other", OTHERS)
+def test_nothing_in_the_place_of_anything_breaks_a_check(
+    other: str, everything: Recorded, tmp_path: Path
+) -> None:
+    for number in range(everything.most_places):
+        require_no_fault(everything.grade_with(OTHERS[other], number), tmp_path)
 
 
 # --- What is handed in --------------------------------------------------------------------------
