@@ -62,7 +62,7 @@ def setting(backend: Backend) -> Setting:
     """In main memory 16 MiB on 4 ranks; on GPUs 64 MiB on all that there are, or on two."""
     if backend.on_gpus:
         return Setting(max(2, backend.gpus), (64 << 20) // 4, 20, Fraction(5, 4))
-    return Setting(4, (16 << 20) // 4, 3, Fraction(3, 2))
+    return Setting(4, (16 << 20) // 4, 2, Fraction(3, 2))
 
 
 class TooNoisy(CheckFailed):
