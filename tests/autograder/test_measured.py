@@ -260,9 +260,9 @@ def test_less_than_any_all_reduce_must_send_while_it_is_timed_earns_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert all_reduce(monkeypatch, 1.0, sends={"sum": MESSAGES - 2})[0] == 1
-    with pytest.raises(CheckFailed, match=r"sent 264 MiB.*less than 288 MiB.*does not count"):
+    with pytest.raises(CheckFailed, match=r"sent 168 MiB.*less than 192 MiB.*does not count"):
         all_reduce(monkeypatch, 1.0, sends={"sum": MESSAGES - 6})
-    with pytest.raises(CheckFailed, match=r"sent 0 KiB.*less than 288 MiB.*does not count"):
+    with pytest.raises(CheckFailed, match=r"sent 0 KiB.*less than 192 MiB.*does not count"):
         all_reduce(monkeypatch, 1.0, sends={})
 
 
@@ -278,7 +278,7 @@ def test_ranks_that_say_times_that_there_cannot_be_earn_nothing(said: float) -> 
             return answer
 
     world: Any = Saying(1.0)
-    used = Setting(4, (16 << 20) // 4, 2, Fraction(5, 4))
+    used = Setting(4, (16 << 20) // 4, CALLS - 1, Fraction(5, 4))  # and one not timed
     with pytest.raises(CheckFailed, match="a time that is not above 0"):
         _turn(world, used, np.random.default_rng(1), by_ranks=True)
 
@@ -296,7 +296,7 @@ def test_every_call_of_every_rank_has_numbers_of_its_own(monkeypatch: pytest.Mon
     numbers = [
         tuple(pair) for world in worlds for turn in world.given for own in turn for pair in own
     ]
-    assert len(numbers) == 2 * (PAIRS + 1) * 4 * 3
+    assert len(numbers) == 2 * (PAIRS + 1) * 4 * CALLS
     assert len(set(numbers)) == len(numbers)
 
 
