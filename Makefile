@@ -45,7 +45,7 @@ handout: $(READY)  ## the handout and the staff guide: handouts/*.pdf and handou
 # whoever was interrupted goes on where they were.
 NIGHT = .nightly/$(shell git rev-parse --short HEAD)
 PARTS := collectives bandwidth ddp tensor_parallel pipeline accounting
-BENCHMARKS := launch confinement recording collectives ddp tensor_parallel pipeline class
+BENCHMARKS := launch confinement recording collectives ddp tensor_parallel pipeline throughput class
 PASSED = @mkdir -p $(@D) && touch $@
 
 OFTEN := tests/autograder/test_measured_often.py

@@ -72,10 +72,17 @@ def descendants(pids: Collection[int]) -> dict[int, str]:
     return found
 
 
-def _signal(pids: Iterable[int], number: int) -> None:
+def _signal(pids: Iterable[int], number: int) -> set[int]:
+    """Returns those that are another user's by now, as programs that change the user are."""
+    refused = set()
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
+        try:
             os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            refused.add(pid)
+    return refused
 
 
 def _hold(ranks: Collection[int], top: Collection[int]) -> None:
@@ -84,6 +91,7 @@ def _hold(ranks: Collection[int], top: Collection[int]) -> None:
     if hasattr(os, "waitid"):
         for pid in ranks:
             os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-    while running := [pid for pid, state in descendants(top).items() if state in "RS"]:
-        _signal(running, signal.SIGSTOP)
+    refused: set[int] = set()
+    while running := {pid for pid, state in descendants(top).items() if state in "RS"} - refused:
+        refused |= _signal(running, signal.SIGSTOP)
         time.sleep(0.001)
