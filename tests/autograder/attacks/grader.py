@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from autograder import cli
 from autograder.confine import namespaces
+from autograder.turns import Turns
 from multirank.processes import connect
 
 USERS = range(20000, 30000)  # that submissions run as, where they do not run as the grader's own
@@ -33,7 +34,9 @@ def grade(asked: dict[str, Any]) -> dict[str, Any]:
     """Runs `autograder grade` as the line says."""
     options = ["--out", asked["out"], "--isolation", asked["mode"]]
     options += [word for check in asked["only"] for word in ("--only", check)]
-    connect.leader().close()  # so that what starts ranks is there before
+    connect.leader().close()  # so that what starts ranks is there before,
+    with Turns().beside_others():  # and the folder that graders of one user share
+        pass
     before = things()
     started = time.monotonic()
     ended = CliRunner().invoke(cli.app, ["grade", asked["path"], *options])
