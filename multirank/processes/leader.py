@@ -26,7 +26,7 @@ from typing import NoReturn
 
 from ..source import Source
 from . import rank as rank_process
-from .leading import receive_setup, signal_ranks, tell
+from .leading import children, receive_setup, signal_ranks, tell
 from .wire import receive_frame
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -135,8 +135,8 @@ class Leader:
 
     def _end_everything(self) -> None:
         """Kills children until there are none: as a subreaper we inherit every orphan."""
-        while children := _children():
-            for pid in children:
+        while left := _children():
+            for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             self._reap()
@@ -150,15 +150,7 @@ def _children() -> list[int]:
     try:
         return [int(pid) for pid in listing.read_text().split()]
     except OSError:
-        found = []
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                fields = stat.read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == me:
-                found.append(int(stat.parent.name))
-        return found
+        return list(children().get(me, ()))
 
 
 def _child_signal() -> int:

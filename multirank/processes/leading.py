@@ -53,22 +53,26 @@ def signal_ranks(request: bytes, ranks: Collection[int], top: Collection[int]) -
         _hold(ranks, top)
 
 
-def descendants(pids: Collection[int]) -> dict[int, str]:
-    """What descends from these processes, with its state as a letter (proc(5)); where there is no
-    /proc, nothing."""
-    by_parent: dict[int, dict[int, str]] = {}
+def children() -> dict[int, dict[int, str]]:
+    """Of every process those that it has started or inherited, each with its state as a letter
+    (proc(5)), dead ones that are not yet reaped included; where there is no /proc, nothing."""
+    found: dict[int, dict[int, str]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended
             # a process may be called what it likes, but fields follow the last parenthesis
             state, parent = stat.read_bytes().rpartition(b")")[2].split()[:2]
-            by_parent.setdefault(int(parent), {})[int(stat.parent.name)] = state.decode()
-    found: dict[int, str] = {}
-    generation = set(pids)
-    while generation:
-        children = [by_parent.get(pid, {}) for pid in generation]
-        generation = {pid for own in children for pid in own}.difference(found)
-        for own in children:
-            found |= own
+            found.setdefault(int(parent), {})[int(stat.parent.name)] = state.decode()
+    return found
+
+
+def descendants(pids: Collection[int]) -> dict[int, str]:
+    """What descends from these processes, with its state, as `children` tells it."""
+    of_all, found = children(), dict[int, str]()
+    todo = list(pids)
+    while todo:
+        own = of_all.get(todo.pop(), {})
+        todo += own.keys() - found.keys()
+        found |= own
     return found
 
 

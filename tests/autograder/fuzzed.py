@@ -42,9 +42,9 @@ _JUNK: tuple[Any, ...] = (
 _NAMES = ("send", "recv", "all_reduce", "barrier", "new_group", "broadcast", "a name", "")
 
 
-Path = tuple[str | int, ...]
-Place = tuple[str, int, int, Path]
-"""Of something in an answer: how and in which call it came, from which rank, keys and indices."""
+Keys = tuple[str | int, ...]
+Place = tuple[str, int, int, Keys]
+"""Of something in an answer: how and in which call it came, of which rank; keys and indices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,7 @@ class Recorded:
 
     def __init__(self, manifest: Manifest, only: Sequence[str] = ()) -> None:
         self.junk: random.Random | None = None
-        self._thing: Any = None
-        self._chosen: dict[tuple[bytes, str, int], tuple[int, Path]] = {}
+        self._put_in: dict[tuple[bytes, str, int], tuple[int, Keys, Any]] = {}
         self._manifest, self._only = manifest, only
         self._answers: dict[tuple[bytes, str, int], list[Answer]] = {}
         self._calls: Counter[tuple[bytes, str]] = Counter()
@@ -93,25 +92,24 @@ class Recorded:
     def grade_with(self, thing: Any, number: int) -> Grade:
         """Every check that has such a place once, with this thing in it."""
         self.junk = None
-        self._thing = thing
-        self._chosen = {
-            (key, kind, call): (rank, path)
+        self._put_in = {
+            (key, kind, call): (rank, path, thing)
             for key, places in self._places().items()
             for kind, call, rank, path in places[number : number + 1]
         }
         try:
-            keys = {key for key, _, _ in self._chosen}
+            keys = {key for key, _, _ in self._put_in}
             checks = [self._checks[key] for key in keys & self._checks.keys()]
             if keys - self._checks.keys():  # what is looked at before any check of a part
                 checks += self._first_of_parts
             return self._again(checks)
         finally:
-            self._chosen = {}
+            self._put_in = {}
 
     def _places(self) -> dict[bytes, list[Place]]:
         """Where there is something of a kind in the answers of a check, for each kind once: what
         stands in a list is of one kind, and so is what the ranks return in all calls."""
-        found: dict[bytes, dict[tuple[str, Path], Place]] = {}
+        found: dict[bytes, dict[tuple[str, Keys], Place]] = {}
         for (key, kind, call), (*_, answer) in self._answers.items():
             if kind in ("run", "live"):
                 for rank, output in enumerate(answer.outputs):
@@ -142,11 +140,11 @@ class Recorded:
                 raise CheckFailed("nothing was recorded for this call")
             if facts:
                 judge.note(facts[-1])
-            if where in self._chosen:
-                rank, path = self._chosen[where]
+            if where in self._put_in:
+                rank, path, thing = self._put_in[where]
                 *others, last = answers
                 outputs = list(last.outputs)
-                outputs[rank] = _replaced(outputs[rank], path, self._thing)
+                outputs[rank] = _replaced(outputs[rank], path, thing)
                 return [*others, replace(last, outputs=outputs)]
             damage = kind in ("run", "live") and self.junk is not None
             return [self._damaged(one) if damage else one for one in answers]
@@ -196,7 +194,7 @@ class Recorded:
         return replace(answer, outputs=outputs, trace=trace)
 
 
-def _paths(value: Any) -> Iterator[Path]:
+def _paths(value: Any) -> Iterator[Keys]:
     """To everything in a value; of what stands in a list to the first."""
     yield ()
     inner: Mapping[Any, Any] = value if isinstance(value, dict) else {}
@@ -207,7 +205,7 @@ def _paths(value: Any) -> Iterator[Path]:
             yield (key, *path)
 
 
-def _replaced(value: Any, path: Path, thing: Any) -> Any:
+def _replaced(value: Any, path: Keys, thing: Any) -> Any:
     if not path:
         return thing
     changed = copy.copy(value)

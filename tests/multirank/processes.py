@@ -7,13 +7,20 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
+def state(pid: int) -> str:
+    """Of a process, as a letter (proc(5)): "T" is stopped.
+
+    Raises OSError where there is none.
+    """
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
+
+
 def is_running(pid: int) -> bool:
     """Whether the process exists and has not ended (a dead one that nobody has reaped has)."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        return state(pid) not in ("Z", "X")
     except OSError:
         return False
-    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
 
 
 def still_running(pids: Iterable[int], within: float = 0.0) -> list[int]:

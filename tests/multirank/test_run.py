@@ -19,6 +19,8 @@ import torch.distributed as dist
 
 import multirank
 from multirank import Source, World, context, per_rank
+from multirank.processes.leading import descendants
+from tests.multirank.processes import state
 
 LIMIT = 7
 
@@ -39,11 +41,6 @@ def summed() -> torch.Tensor:
     tensor = torch.full((3,), float(dist.get_rank()))
     dist.all_reduce(tensor)
     return tensor
-
-
-def state(pid: int) -> str:
-    """Of a process, as a letter (proc(5)); "T" is stopped."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 # ---------------------------------------------------------------- worlds
@@ -185,7 +182,7 @@ def test_held_ranks_are_stopped_processes() -> None:
 
 def test_what_ranks_have_started_is_held_with_them() -> None:
     def start_two() -> list[int]:
-        """A child, and an orphan of its own session, both busy."""
+        """A child with an odd name, and an orphan of its own session, both busy."""
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
             if (orphan := os.fork()) == 0:
@@ -197,6 +194,7 @@ def test_what_ranks_have_started_is_held_with_them() -> None:
         os.waitpid(child, 0)
         orphan = int(os.read(reading, 20))
         if (child := os.fork()) == 0:
+            Path("/proc/self/comm").write_bytes(b"\xff) T 1 (")
             while True:
                 pass
         return [child, orphan]
@@ -211,7 +209,7 @@ def test_what_ranks_have_started_is_held_with_them() -> None:
 
 
 def test_a_rank_that_keeps_forking_is_held_all_the_same() -> None:
-    def fork_on() -> None:
+    def fork_on() -> int:
         def forever() -> None:
             while True:
                 if os.fork() == 0:
@@ -222,11 +220,16 @@ def test_a_rank_that_keeps_forking_is_held_all_the_same() -> None:
                         pass
 
         threading.Thread(target=forever, daemon=True).start()
+        return os.getpid()
 
     with World(1) as world:
-        world.call(fork_on)
+        pid = world.call(fork_on).results[0]
+        time.sleep(0.1)
         for _ in range(10):
             world.hold()
+            states = descendants([pid]).values()
+            assert states
+            assert not {"R", "S"} & {*states}
             world.release()
         assert world.call(rank).results == [0]
 
