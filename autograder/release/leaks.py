@@ -134,7 +134,7 @@ def _plainly_wrong(text: str) -> Iterator[str]:
         yield "holds the canary, which stands in what must not ship"
     if str(ROOT) in text:
         yield f"names a place on this machine, {ROOT}"
-    if home := _HOME.search(text):
+    if home := _HOME.search(text.replace(str(ROOT), "")):
         yield f"names a place on somebody's machine, {home[0]}"
     if grader := _GRADER.search(text):
         yield f"imports {grader[1]}, which students do not have"

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 import tomllib
 import zipfile
@@ -313,6 +314,17 @@ def test_what_has_no_place_in_a_release_is_named(name: str, data: bytes, told: s
     (leak,) = leaks({name: data}, known_secret().value)
     assert leak.file == name
     assert told in leak.what
+
+
+@pytest.mark.parametrize("root", ["/home/ada/course", "/tmp/tmp.a1/course", "/work/course"])
+def test_a_place_on_this_machine_is_named_once_wherever_the_repository_lies(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[leaks.__module__], "ROOT", Path(root))
+    (leak,) = leaks({"README.md": f"see {root}/x".encode()}, known_secret().value)
+    assert "a place on this machine" in leak.what
+    files = {"README.md": f"see {root}/x and /home/eve/x".encode()}
+    assert len(leaks(files, known_secret().value)) == 2
 
 
 def test_the_canary_stands_in_the_reference_the_checks_and_the_cases() -> None:
