@@ -112,4 +112,16 @@ def preload() -> None:
     import torch
 
     torch.set_num_threads(1)
+    os.register_at_fork(after_in_child=_renew_pool_of_threads)
     gc.collect()
+
+
+def _renew_pool_of_threads() -> None:
+    """In every child, while it has a single thread.
+
+    Torch leaves that to whoever asks first for the number of threads, and of two who ask at the
+    same time, say a backward and an all-reduce behind it, one may find no pool.
+    """
+    import torch
+
+    torch.set_num_threads(torch.get_num_threads())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import json
 import os
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import multirank
 from multirank import StartError, World
@@ -338,3 +340,32 @@ def test_a_temporary_directory_with_a_long_name_is_told(
     with pytest.raises(StartError, match=r"no socket can be made in .* set TMPDIR to a short path"):
         multirank.start()
     assert list(deep.iterdir()) == []
+
+
+def _torch_in_threads_at_once(*, of_a_child: bool) -> int:
+    """Sixteen threads whose first act is torch's, also in a child; how the child ended."""
+    child = os.fork() if of_a_child else 0
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
+    first = ctypes.cast(library["_ZN2at15get_num_threadsEv"], ctypes.c_void_p)
+    threads = (ctypes.c_ulong * 16)()
+    for thread in range(16):
+        started = ctypes.byref(threads, thread * ctypes.sizeof(ctypes.c_ulong))
+        ctypes.CDLL(None).pthread_create(started, None, first, None)
+    for thread in threads:
+        ctypes.CDLL(None).pthread_join(ctypes.c_ulong(thread), None)
+    if of_a_child:
+        os._exit(0)
+    return 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is forked")
+@pytest.mark.parametrize("of_a_child", [False, True])
+def test_threads_of_a_rank_may_begin_to_use_torch_at_once(of_a_child: bool) -> None:
+    # A fork leaves torch's pool of threads to be made anew by whoever asks first, and two who ask
+    # at the same time may find none: "Invalid thread pool!", in about every third of these ranks.
+    for _ in range(2):
+        with World(8) as world:
+            run = world.call(_torch_in_threads_at_once, of_a_child=of_a_child)
+        assert run.results == [0] * 8, str(run)
