@@ -6,8 +6,10 @@ a student would, dozens of times: the folder of the run that they belong to is n
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +24,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     ours = session.config.stash.get(_OURS, None)
-    if ours and exitstatus != pytest.ExitCode.TESTS_FAILED:
+    if ours and exitstatus == pytest.ExitCode.TESTS_FAILED:
+        with contextlib.suppress(OSError):  # there is something in it that may say why
+            Path(ours).rmdir()
+    elif ours:
         shutil.rmtree(ours, ignore_errors=True)
 
 
