@@ -14,18 +14,22 @@ class Buffer:
 
     torch counts the changes of a storage. Of a tensor that is only a part of one, a few elements
     are compared instead, for the other parts may well change.
+
+    Args:
+        tensor: as it is when the operation begins.
+        divided: whether the operation itself changes it once, so that torch counts it.
     """
 
     __slots__ = ("_sample", "_tensor", "_version")
 
-    def __init__(self, tensor: torch.Tensor) -> None:
+    def __init__(self, tensor: torch.Tensor, divided: bool) -> None:
         self._tensor = tensor
-        self._version = tensor._version
+        self._version = tensor._version + divided  # and no later one
         self._sample = None if is_whole(tensor) else _sample(tensor)
 
     def changed(self) -> bool:
         """Whether it has been changed since."""
-        if self._tensor._version == self._version:
+        if self._tensor._version <= self._version:
             return False
         if self._sample is None:
             return True
@@ -33,15 +37,17 @@ class Buffer:
         return not torch.equal(now.view(torch.uint8), self._sample.view(torch.uint8))
 
 
-def buffer_of(name: str, tensors: Sequence[torch.Tensor]) -> Buffer | None:
-    """What to watch of an operation that has begun on these tensors: what it sends, if that can be
-    told cheaply."""
+def buffer_of(name: str, tensors: Sequence[torch.Tensor], divided: bool) -> Buffer | None:
+    """What to watch of an operation that is to begin on these tensors: what it sends, if that can
+    be told cheaply. divided: whether it divides that in place when all have been added."""
     if name not in ("send", "all_reduce", "broadcast", "reduce") or len(tensors) != 1:
         return None
     (tensor,) = tensors
-    if tensor.is_inference() or not (name == "send" or is_whole(tensor)):
-        return None  # whose changes are not counted, or are not this part's alone
-    return Buffer(tensor)
+    if tensor.is_inference() or tensor.layout is not torch.strided:
+        return None  # whose changes are not counted
+    if name != "send" and not is_whole(tensor):
+        return None  # whose changes are not this part's alone
+    return Buffer(tensor, divided)
 
 
 def is_whole(tensor: torch.Tensor) -> bool:

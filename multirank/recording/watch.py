@@ -109,6 +109,8 @@ class WatchedWork(Work):
         except BaseException:
             _recorder.step("leave", self._number)
             raise
+        if not self._seen_complete:
+            self._check_buffer()
         self._complete()
         return done
 
@@ -152,6 +154,7 @@ class WatchedWork(Work):
     def _check_buffer(self) -> None:
         if self._buffer is not None and self._buffer.changed():
             _recorder.step("change", self._number)
+            self._buffer = None
 
     def is_success(self) -> bool:
         return self._work.is_success()
@@ -346,9 +349,14 @@ def _watched(method: str) -> Callable[..., Work | None]:
     name = _NAMES[method]
 
     def operation(self: WatchedProcessGroup, *args: Any, **kwargs: Any) -> Work | None:
-        options = kwargs.get("opts") if kwargs else args[-1] if args else None
+        options: Any = kwargs.get("opts") if kwargs else args[-1] if args else None
         waits = not getattr(options, "asyncOp", True)
         number = self.issue(method, args, kwargs, options, waits)
+        # Of a mean, gloo divides the sum in a thread of its own.
+        divided = (
+            self.backend == "gloo" and method in _REDUCING and options.reduceOp == dist.ReduceOp.AVG
+        )
+        buffer = buffer_of(name, args[0], divided) if args and not waits else None
         try:
             work: Work = getattr(self._inner, method)(*args, **kwargs)
             if waits:  # as torch.distributed would, that then need not
@@ -359,7 +367,7 @@ def _watched(method: str) -> Callable[..., Work | None]:
         if waits:
             _recorder.end(number)
             return None
-        return WatchedWork(work, number, buffer_of(name, args[0]) if args else None)
+        return WatchedWork(work, number, buffer)
 
     operation.__name__ = method
     return operation

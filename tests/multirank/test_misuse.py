@@ -172,10 +172,25 @@ def test_a_change_once_it_was_seen_complete_is_right() -> None:
     assert warned(program).warnings == []
 
 
-def test_a_change_of_what_is_being_reduced_is_named() -> None:
+@pytest.mark.parametrize("operation", [dist.ReduceOp.SUM, dist.ReduceOp.AVG])
+def test_what_was_reduced_may_be_there_before_wait(operation: Any) -> None:
+    """Of a mean, gloo divides the sum in place: a change, but not the program's."""
+
     def program() -> None:
         tensor = torch.ones(8)
-        work = dist.all_reduce(tensor, async_op=True)
+        work = dist.all_reduce(tensor, operation, async_op=True)
+        time.sleep(0.1)
+        assert work is not None
+        work.wait()
+
+    assert warned(program).warnings == []
+
+
+@pytest.mark.parametrize("operation", [dist.ReduceOp.SUM, dist.ReduceOp.AVG])
+def test_a_change_of_what_is_being_reduced_is_named(operation: Any) -> None:
+    def program() -> None:
+        tensor = torch.ones(8)
+        work = dist.all_reduce(tensor, operation, async_op=True)
         if dist.get_rank() == 1:
             tensor.mul_(2)
         assert work is not None
@@ -203,6 +218,16 @@ def test_inference_tensors_can_be_sent() -> None:
             dist.all_reduce(torch.ones(8))
 
     warned(program)
+
+
+def test_sparse_tensors_can_be_reduced_in_the_background() -> None:
+    def program() -> None:
+        tensor = torch.eye(3).to_sparse()
+        work = dist.all_reduce(tensor, async_op=True)
+        assert work is not None
+        work.wait()
+
+    assert warned(program).warnings == []
 
 
 # ---------------------------------------------------------------- groups
