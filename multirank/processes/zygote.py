@@ -112,16 +112,16 @@ def preload() -> None:
     import torch
 
     torch.set_num_threads(1)
-    os.register_at_fork(after_in_child=_renew_pool_of_threads)
+    _renew_pools_of_threads()
     gc.collect()
 
 
-def _renew_pool_of_threads() -> None:
-    """In every child, while it has a single thread.
+def _renew_pools_of_threads() -> None:
+    """From now on in every child, while it has a single thread.
 
     Torch leaves that to whoever asks first for the number of threads, and of two who ask at the
     same time, say a backward and an all-reduce behind it, one may find no pool.
     """
-    import torch
+    from torch import get_num_threads, set_num_threads  # a program may put others in their place
 
-    torch.set_num_threads(torch.get_num_threads())
+    os.register_at_fork(after_in_child=lambda: set_num_threads(get_num_threads()))

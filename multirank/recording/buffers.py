@@ -16,15 +16,18 @@ class Buffer:
     are compared instead, for the other parts may well change.
 
     Args:
-        tensor: as it is when the operation begins.
-        divided: whether the operation itself changes it once, so that torch counts it.
+        tensor: as it is before the operation begins.
+        writes: how often the operation itself changes it, as torch counts.
+
+    Raises:
+        RuntimeError: it is of a kind that has no memory of its own, or not in one piece.
     """
 
     __slots__ = ("_sample", "_tensor", "_version")
 
-    def __init__(self, tensor: torch.Tensor, divided: bool) -> None:
+    def __init__(self, tensor: torch.Tensor, writes: int) -> None:
         self._tensor = tensor
-        self._version = tensor._version + divided  # and no later one
+        self._version = tensor._version + writes  # and no later one
         self._sample = None if is_whole(tensor) else _sample(tensor)
 
     def changed(self) -> bool:
@@ -37,17 +40,18 @@ class Buffer:
         return not torch.equal(now.view(torch.uint8), self._sample.view(torch.uint8))
 
 
-def buffer_of(name: str, tensors: Sequence[torch.Tensor], divided: bool) -> Buffer | None:
+def buffer_of(name: str, tensors: Sequence[torch.Tensor], writes: int) -> Buffer | None:
     """What to watch of an operation that is to begin on these tensors: what it sends, if that can
-    be told cheaply. divided: whether it divides that in place when all have been added."""
+    be told cheaply. writes: as `Buffer` takes it."""
     if name not in ("send", "all_reduce", "broadcast", "reduce") or len(tensors) != 1:
         return None
     (tensor,) = tensors
-    if tensor.is_inference() or tensor.layout is not torch.strided:
-        return None  # whose changes are not counted
-    if name != "send" and not is_whole(tensor):
-        return None  # whose changes are not this part's alone
-    return Buffer(tensor, divided)
+    try:
+        if tensor.is_inference() or not (name == "send" or is_whole(tensor)):
+            return None  # whose changes are not counted, or are not this part's alone
+        return Buffer(tensor, writes)
+    except RuntimeError:  # if it may not be sent, torch says so
+        return None
 
 
 def is_whole(tensor: torch.Tensor) -> bool:

@@ -99,6 +99,7 @@ class WatchedWork(Work):
         self._waited = False
 
     def wait(self, timeout: timedelta | None = None) -> bool:
+        _look_at_future(self._number)
         if not self._seen_complete:
             self._check_buffer()
         if not (self._seen_complete and self._waited):
@@ -115,6 +116,7 @@ class WatchedWork(Work):
         return done
 
     def is_completed(self) -> bool:
+        _look_at_future(self._number)
         done = self._work.is_completed()
         if done and not self._seen_complete:
             self._check_buffer()
@@ -337,6 +339,14 @@ class WatchedProcessGroup(dist.ProcessGroup, metaclass=_LikeTheReal):
             waits,
         )
 
+    def _writes(self, method: str, options: Any) -> int:
+        """How often gloo changes what it reduces in a way that torch counts."""
+        if self.backend != "gloo" or method not in _REDUCING:
+            return 0
+        copied = method == "allreduce_coalesced"  # the result, into place
+        divided: bool = options.reduceOp == dist.ReduceOp.AVG  # the sum, by the number of ranks
+        return copied + divided
+
     def _global_rank(self, name: str, group_rank: int) -> int:
         if not 0 <= group_rank < len(self._ranks):
             raise ValueError(
@@ -352,11 +362,9 @@ def _watched(method: str) -> Callable[..., Work | None]:
         options: Any = kwargs.get("opts") if kwargs else args[-1] if args else None
         waits = not getattr(options, "asyncOp", True)
         number = self.issue(method, args, kwargs, options, waits)
-        # Of a mean, gloo divides the sum in a thread of its own.
-        divided = (
-            self.backend == "gloo" and method in _REDUCING and options.reduceOp == dist.ReduceOp.AVG
-        )
-        buffer = buffer_of(name, args[0], divided) if args and not waits else None
+        buffer = None
+        if args and not waits:
+            buffer = buffer_of(name, args[0], self._writes(method, options))
         try:
             work: Work = getattr(self._inner, method)(*args, **kwargs)
             if waits:  # as torch.distributed would, that then need not

@@ -182,6 +182,23 @@ def test_what_was_reduced_may_be_there_before_wait(operation: Any) -> None:
         time.sleep(0.1)
         assert work is not None
         work.wait()
+        with dist.distributed_c10d._coalescing_manager(async_ops=True) as coalesced:
+            dist.all_reduce(tensor, operation)
+        time.sleep(0.1)
+        coalesced.wait()
+
+    assert warned(program).warnings == []
+
+
+def test_a_change_after_its_future_was_waited_for_is_right() -> None:
+    def program() -> None:
+        for _ in range(50):
+            tensor = torch.ones(8)
+            work = dist.all_reduce(tensor, async_op=True)
+            assert work is not None
+            work.get_future().wait()
+            tensor.add_(1)
+            work.wait()
 
     assert warned(program).warnings == []
 
@@ -220,14 +237,28 @@ def test_inference_tensors_can_be_sent() -> None:
     warned(program)
 
 
-def test_sparse_tensors_can_be_reduced_in_the_background() -> None:
-    def program() -> None:
-        tensor = torch.eye(3).to_sparse()
+def test_tensors_without_memory_of_their_own_can_be_reduced_in_the_background() -> None:
+    def reduced(tensor: torch.Tensor) -> torch.Tensor:
         work = dist.all_reduce(tensor, async_op=True)
         assert work is not None
         work.wait()
+        return tensor
 
-    assert warned(program).warnings == []
+    def program() -> list[float]:
+        reduced(torch.eye(3).to_sparse())
+        slope: list[float] = torch.func.grad(lambda x: reduced(2 * x).sum())(torch.ones(3)).tolist()
+        return slope
+
+    run = warned(program)
+    assert (run.results, run.warnings) == ([[2.0] * 3] * 2, [])
+
+
+def test_what_torch_will_not_send_is_refused_in_its_own_words() -> None:
+    def program() -> None:
+        dist.isend(torch.ones(4, 4)[:, 1:3], 1 - dist.get_rank())
+
+    run = warned(program, ok=False)
+    assert "input tensor has to be contiguous" in run.story
 
 
 # ---------------------------------------------------------------- groups

@@ -369,3 +369,15 @@ def test_threads_of_a_rank_may_begin_to_use_torch_at_once(of_a_child: bool) -> N
         with World(8) as world:
             run = world.call(_torch_in_threads_at_once, of_a_child=of_a_child)
         assert run.results == [0] * 8, str(run)
+
+
+def test_a_child_does_not_run_what_a_program_put_in_the_place_of_torchs_functions() -> None:
+    def program() -> None:
+        torch.set_num_threads = torch.get_num_threads = None  # type: ignore[assignment]
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+
+    with World(1) as world:
+        run = world.call(program)
+    assert run.ranks[0].log == ""
