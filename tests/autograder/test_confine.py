@@ -221,7 +221,7 @@ def test_a_tree_deeper_than_any_stack_is_counted_and_removed(leases: Path) -> No
         assert count > 400
         assert size >= 0
     assert not deep.exists()
-    assert uids.files_held(uid) == (0, 0), "of this user; others clear theirs here"
+    assert uids.files_held(uid) == (0, 0), "files and bytes that are left of the user's"
 
 
 @root_only

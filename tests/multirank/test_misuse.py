@@ -124,6 +124,12 @@ def exchange(change: Callable[[torch.Tensor], Any], tensor: torch.Tensor) -> Non
     sent.wait()
 
 
+def begin_to_reduce(tensor: torch.Tensor, operation: Any = dist.ReduceOp.SUM) -> dist.Work:
+    work: dist.Work | None = dist.all_reduce(tensor, operation, async_op=True)
+    assert work is not None
+    return work
+
+
 def test_a_send_buffer_that_is_changed_before_wait_is_named() -> None:
     text = only(warned(lambda: exchange(torch.Tensor.zero_, torch.ones(8))))
     assert "rank 0: the buffer of isend to rank 1 (test_misuse.py:" in text
@@ -162,8 +168,7 @@ def test_a_change_after_wait_is_right() -> None:
 def test_a_change_once_it_was_seen_complete_is_right() -> None:
     def program() -> None:
         tensor = torch.ones(8)
-        work = dist.all_reduce(tensor, async_op=True)
-        assert work is not None
+        work = begin_to_reduce(tensor)
         while not work.is_completed():
             time.sleep(0.001)
         tensor.zero_()
@@ -178,9 +183,8 @@ def test_what_was_reduced_may_be_there_before_wait(operation: Any) -> None:
 
     def program() -> None:
         tensor = torch.ones(8)
-        work = dist.all_reduce(tensor, operation, async_op=True)
+        work = begin_to_reduce(tensor, operation)
         time.sleep(0.1)
-        assert work is not None
         work.wait()
         with dist.distributed_c10d._coalescing_manager(async_ops=True) as coalesced:
             dist.all_reduce(tensor, operation)
@@ -194,8 +198,7 @@ def test_a_change_after_its_future_was_waited_for_is_right() -> None:
     def program() -> None:
         for _ in range(50):
             tensor = torch.ones(8)
-            work = dist.all_reduce(tensor, async_op=True)
-            assert work is not None
+            work = begin_to_reduce(tensor)
             work.get_future().wait()
             tensor.add_(1)
             work.wait()
@@ -207,10 +210,9 @@ def test_a_change_after_its_future_was_waited_for_is_right() -> None:
 def test_a_change_of_what_is_being_reduced_is_named(operation: Any) -> None:
     def program() -> None:
         tensor = torch.ones(8)
-        work = dist.all_reduce(tensor, operation, async_op=True)
+        work = begin_to_reduce(tensor, operation)
         if dist.get_rank() == 1:
             tensor.mul_(2)
-        assert work is not None
         work.wait()
 
     assert "rank 1: the buffer of all_reduce(async_op=True)" in only(warned(program))
@@ -239,9 +241,7 @@ def test_inference_tensors_can_be_sent() -> None:
 
 def test_tensors_without_memory_of_their_own_can_be_reduced_in_the_background() -> None:
     def reduced(tensor: torch.Tensor) -> torch.Tensor:
-        work = dist.all_reduce(tensor, async_op=True)
-        assert work is not None
-        work.wait()
+        begin_to_reduce(tensor).wait()
         return tensor
 
     def program() -> list[float]:
